@@ -18,10 +18,8 @@ package struct UnitControl: ProgramControl {
         patience: StopPatience = StopPatience(),
         systemctl: String = "systemctl"
     ) {
-        self.name = name
-        self.isSystem = isSystem
-        self.patience = patience
-        self.systemctl = systemctl
+        (self.name, self.isSystem) = (name, isSystem)
+        (self.patience, self.systemctl) = (patience, systemctl)
     }
 
     package func start() async throws(AdapterFailure) {

@@ -64,11 +64,8 @@ public final class MSALDeviceTokenResult: Sendable {
         scopes: [String],
         authority: MSALAuthority?
     ) {
-        self.accessToken = accessToken
-        self.deviceInformation = deviceInformation
-        self.expiresOn = expiresOn
-        self.scopes = scopes
-        self.authority = authority
+        (self.accessToken, self.deviceInformation, self.expiresOn) = (accessToken, deviceInformation, expiresOn)
+        (self.scopes, self.authority) = (scopes, authority)
     }
 }
 

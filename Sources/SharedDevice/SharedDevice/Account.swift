@@ -13,9 +13,7 @@ public struct Account: Sendable, Codable {
 
     /// Creates an account, for instance for tests. Nothing checks that the broker knows it.
     public init(identifier: String, username: String, displayName: String? = nil) {
-        self.identifier = identifier
-        self.username = username
-        self.displayName = displayName
+        (self.identifier, self.username, self.displayName) = (identifier, username, displayName)
     }
 
     /// The tenant part of `identifier`; empty if there is none.

@@ -93,9 +93,7 @@ public struct SharedDeviceError: Error, Sendable, Hashable, CustomStringConverti
 
     /// Creates an error; the texts are for people.
     public init(_ code: Code, attempted: String, message: String) {
-        self.code = code
-        self.attempted = attempted
-        self.message = message
+        (self.code, self.attempted, self.message) = (code, attempted, message)
     }
 
     /// The operation, the cause, the remedy and the code.

@@ -36,12 +36,8 @@ package struct TracePlaces: Sendable {
         mounts: String,
         user: UInt32
     ) {
-        self.home = home
-        self.namedHome = namedHome ?? home
-        self.environment = environment
-        self.userDirectories = userDirectories
-        self.mounts = mounts
-        self.user = user
+        (self.home, self.namedHome, self.user) = (home, namedHome ?? home, user)
+        (self.environment, self.userDirectories, self.mounts) = (environment, userDirectories, mounts)
     }
 
     private var configuration: String { base("XDG_CONFIG_HOME", ".config") }

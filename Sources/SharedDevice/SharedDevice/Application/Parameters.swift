@@ -89,10 +89,8 @@ public struct SilentTokenParameters: Sendable {
 
     /// Creates parameters of a token request for the current account.
     public init(scopes: [String], account: Account, forceRefresh: Bool = false, maximumAge: Duration? = nil) {
-        self.scopes = scopes
-        self.account = account
-        self.forceRefresh = forceRefresh
-        self.maximumAge = maximumAge
+        (self.scopes, self.account) = (scopes, account)
+        (self.forceRefresh, self.maximumAge) = (forceRefresh, maximumAge)
     }
 }
 
@@ -124,10 +122,8 @@ public struct SignoutParameters: Sendable {
         cleanupDeadline: Duration? = nil,
         onProgress: (@Sendable (CleanupReport) -> Void)? = nil
     ) {
-        self.completionBlockQueue = completionBlockQueue
-        self.signoutFromBrowser = signoutFromBrowser
-        self.cleanupDeadline = cleanupDeadline
-        self.onProgress = onProgress
+        (self.completionBlockQueue, self.signoutFromBrowser) = (completionBlockQueue, signoutFromBrowser)
+        (self.cleanupDeadline, self.onProgress) = (cleanupDeadline, onProgress)
     }
 }
 

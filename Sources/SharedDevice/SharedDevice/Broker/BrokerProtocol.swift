@@ -138,10 +138,7 @@ extension Account {
     @_spi(Extensions) public let account: Account?
     @_spi(Extensions) public let epoch: UInt64
 
-    @_spi(Extensions) public init(account: Account?, epoch: UInt64) {
-        self.account = account
-        self.epoch = epoch
-    }
+    @_spi(Extensions) public init(account: Account?, epoch: UInt64) { (self.account, self.epoch) = (account, epoch) }
 
     @_spi(Extensions) public var fields: BrokerProtocol.Fields {
         var fields: BrokerProtocol.Fields = ["epoch": .uint64(epoch)]

@@ -261,10 +261,7 @@ extension SharedDeviceApplication: CleanupReporting {}
         @_spi(Extensions) public let account: String
         @_spi(Extensions) public let epoch: UInt64
 
-        @_spi(Extensions) public init(account: String, epoch: UInt64) {
-            self.account = account
-            self.epoch = epoch
-        }
+        @_spi(Extensions) public init(account: String, epoch: UInt64) { (self.account, self.epoch) = (account, epoch) }
     }
 
     @_spi(Extensions) public struct Finished: Codable, Equatable, Sendable {

@@ -67,14 +67,9 @@ public struct CleanupReport: Sendable, Hashable, Codable {
             detail: String? = nil,
             isRunning: Bool = false
         ) {
-            self.identifier = identifier
-            self.user = user
-            self.progress = progress
-            self.toldAfter = toldAfter
-            self.begunAfter = begunAfter
-            self.finishedAfter = finishedAfter
-            self.detail = detail
-            self.isRunning = isRunning
+            (self.identifier, self.user, self.progress) = (identifier, user, progress)
+            (self.toldAfter, self.begunAfter, self.finishedAfter) = (toldAfter, begunAfter, finishedAfter)
+            (self.detail, self.isRunning) = (detail, isRunning)
         }
     }
 
@@ -89,10 +84,7 @@ public struct CleanupReport: Sendable, Hashable, Codable {
 
     /// Creates a report, for tests of code that shows reports.
     public init(session: UInt64, endedAt: Date, outcome: Outcome, apps: [App]) {
-        self.session = session
-        self.endedAt = endedAt
-        self.outcome = outcome
-        self.apps = apps
+        (self.session, self.endedAt, self.outcome, self.apps) = (session, endedAt, outcome, apps)
     }
 
     /// Whether no app has a pending cleanup.

@@ -35,36 +35,36 @@ actor SessionKeeper {
     /// Returns the current state and the previously reported account, and counts the current one as reported. An account
     /// whose cleanup is not reported yet is returned as the previous one again.
     func report() async throws(SharedDeviceError) -> AccountReport {
-        try await inTurn { keeper throws(SharedDeviceError) in
-            let answer = try await keeper.ask()
-            let (change, previous) = try await keeper.enter(answer) { record, change in
-                (change, record.report(answer.session))
-            }
-            keeper.stale = change.stale
-            return AccountReport(change: change, previous: change.previous ?? previous)
+        await beginTurn()
+        defer { endTurn() }
+        let answer = try await ask()
+        let (change, previous) = try await enter(answer) { record, change in
+            (change, record.report(answer.session))
         }
+        stale = change.stale
+        return AccountReport(change: change, previous: change.previous ?? previous)
     }
 
     /// Returns the current account without reporting it: the next report is unaffected.
     func current() async throws(SharedDeviceError) -> Account? {
-        try await inTurn { keeper throws(SharedDeviceError) in
-            let answer = try await keeper.ask()
-            _ = try await keeper.enter(answer) { $1 }
-            return answer.session.account
-        }
+        await beginTurn()
+        defer { endTurn() }
+        let answer = try await ask()
+        _ = try await enter(answer) { $1 }
+        return answer.session.account
     }
 
     /// Returns the change since this function last told the app, or `nil` if there is none.
     ///
     /// - Parameter isFirst: whether to return the current state even without a change.
     func change(isFirst: Bool) async throws(SharedDeviceError) -> AccountChange? {
-        try await inTurn { keeper throws(SharedDeviceError) in
-            let answer = if let answer = keeper.takeFreshAnswer() { answer } else { try await keeper.ask() }
-            let change = try await keeper.enter(answer) { $1 }
-            keeper.stale = change.stale
-            guard keeper.tell(answer.session) || isFirst || !change.stale.isEmpty else { return nil }
-            return change
-        }
+        await beginTurn()
+        defer { endTurn() }
+        let answer = if let answer = takeFreshAnswer() { answer } else { try await ask() }
+        let change = try await enter(answer) { $1 }
+        stale = change.stale
+        guard tell(answer.session) || isFirst || !change.stale.isEmpty else { return nil }
+        return change
     }
 
     /// Records a session before the app gets it together with a token.
@@ -76,26 +76,25 @@ actor SessionKeeper {
     ///   return it as the current one again. ``SharedDeviceError/Code/cleanupRequired`` if the policy is strict and
     ///   there may be data of another session; the token must then not be used.
     func enter(_ session: DeviceSession, attempted: String, isDoubtful: Bool) async throws(SharedDeviceError) {
-        try await inTurn { keeper throws(SharedDeviceError) in
-            let isOver =
-                isDoubtful
-                ? try await keeper.ask().session.epoch != session.epoch : session.epoch < keeper.lastEpoch
-            guard !isOver, !keeper.stale.contains(where: { $0.epoch == session.epoch }) else {
-                let message = "the account has been signed out; get the current account"
-                throw SharedDeviceError(.currentAccountMismatch, attempted: attempted, message: message)
-            }
-            let held = keeper.held
-            let stale = try await keeper.update { $0.enter(session, held: held) }
-            keeper.hold(session)
-            // This cleanup became due during the request. If an administrator has waived it, it is not in the ledger,
-            // and the broker did not refuse the token.
-            let isStrict = keeper.isStrict == true
-            guard stale.isEmpty || !isStrict else { throw Self.cleanupRequired(attempted) }
+        await beginTurn()
+        defer { endTurn() }
+        let isOver =
+            isDoubtful ? try await ask().session.epoch != session.epoch : session.epoch < lastEpoch
+        guard !isOver, !stale.contains(where: { $0.epoch == session.epoch }) else {
+            let message = "the account has been signed out; get the current account"
+            throw SharedDeviceError(.currentAccountMismatch, attempted: attempted, message: message)
         }
+        let due = try await update { [held] in $0.enter(session, held: held) }
+        hold(session)
+        // This cleanup became due during the request. If an administrator has waived it, it is not in the ledger,
+        // and the broker did not refuse the token.
+        guard due.isEmpty || isStrict != true else { throw Self.cleanupRequired(attempted) }
     }
 
     func session(of account: Account) async throws(SharedDeviceError) -> UInt64? {
-        try await inTurn { keeper throws(SharedDeviceError) in try await keeper.update { $0.session(of: account) } }
+        await beginTurn()
+        defer { endTurn() }
+        return try await update { $0.session(of: account) }
     }
 
     /// If the policy is strict, checks before a token request that the app holds no data of another session. The broker
@@ -105,17 +104,16 @@ actor SessionKeeper {
     /// - Returns: the session that the app takes for the account's current one.
     @discardableResult
     func requireClean(for account: Account?, attempted: String) async throws(SharedDeviceError) -> UInt64? {
-        try await inTurn { keeper throws(SharedDeviceError) in
-            if keeper.isStrict == nil { _ = try await keeper.ask() }
-            let (hasOthers, session) = try await keeper.update { record in
-                let session = account.flatMap(record.session)
-                // An earlier session of the same account is another session, too.
-                return (record.mayHoldData.contains { $0.account != account || $0.epoch != session }, session)
-            }
-            let isStrict = keeper.isStrict == true
-            guard !hasOthers || !isStrict else { throw Self.cleanupRequired(attempted) }
-            return session
+        await beginTurn()
+        defer { endTurn() }
+        if isStrict == nil { _ = try await ask() }
+        let (hasOthers, session) = try await update { record in
+            let session = account.flatMap(record.session)
+            // An earlier session of the same account is another session, too.
+            return (record.mayHoldData.contains { $0.account != account || $0.epoch != session }, session)
         }
+        guard !hasOthers || isStrict != true else { throw Self.cleanupRequired(attempted) }
+        return session
     }
 
     private static func cleanupRequired(_ attempted: String) -> SharedDeviceError {
@@ -138,25 +136,24 @@ actor SessionKeeper {
         took: Duration? = nil,
         isImplied: Bool = false
     ) async throws(SharedDeviceError) -> Bool {
-        try await inTurn { keeper throws(SharedDeviceError) in
-            let isStrict = keeper.isStrict
-            guard !isImplied || isStrict == false else { return false }
-            // Update the record before sending the receipt: once a cleanup is reported, this app's files must not
-            // contain the user's name.
-            let receipts = try await keeper.update { $0.cleaned(change.stale, detail: detail, marks: change.marks) }
-            keeper.held.removeAll(where: change.stale.contains)
-            keeper.stale.removeAll(where: change.stale.contains)
-            do throws(SharedDeviceError) {
-                let refused = try await keeper.send(receipts, took: took)
-                let again = change.stale.filter { refused.contains($0.epoch) }
-                guard !again.isEmpty else { return keeper.isWithheld }
-                try await keeper.update { $0.reopen(again) }
-                keeper.stale += again
-                return true
-            } catch  where error.code == .brokerUnavailable {
-                // The broker will ask for the receipts again.
-                return keeper.isWithheld
-            }
+        await beginTurn()
+        defer { endTurn() }
+        guard !isImplied || isStrict == false else { return false }
+        // Update the record before sending the receipt: once a cleanup is reported, this app's files must not
+        // contain the user's name.
+        let receipts = try await update { $0.cleaned(change.stale, detail: detail, marks: change.marks) }
+        held.removeAll(where: change.stale.contains)
+        stale.removeAll(where: change.stale.contains)
+        do throws(SharedDeviceError) {
+            let refused = try await send(receipts, took: took)
+            let again = change.stale.filter { refused.contains($0.epoch) }
+            guard !again.isEmpty else { return isWithheld }
+            try await update { $0.reopen(again) }
+            stale += again
+            return true
+        } catch  where error.code == .brokerUnavailable {
+            // The broker will ask for the receipts again.
+            return isWithheld
         }
     }
 
@@ -209,8 +206,7 @@ actor SessionKeeper {
         )
         let answer = try note(fields, attempted: attempted)
         if answer.owed.isEmpty { return answer }
-        let held = held
-        let due = try await update { record in
+        let due = try await update { [held] record in
             record.reconcile(owed: answer.owed)
             return record.receipts(held: held)
         }
@@ -269,8 +265,8 @@ actor SessionKeeper {
         _ answer: SessionAnswer,
         _ body: @escaping @Sendable (inout SessionRecord, AccountChange) -> Value
     ) async throws(SharedDeviceError) -> Value {
-        let (session, owed, held, known) = (answer.session, answer.owed, held, known)
-        let value = try await update { record in
+        let (session, owed) = (answer.session, answer.owed)
+        let value = try await update { [held, known] record in
             record.reconcile(owed: owed)
             let stale = record.enter(session, held: held, known: known)
             let change = AccountChange(
@@ -314,15 +310,13 @@ actor SessionKeeper {
 
     /// Runs one request at a time, to its end; an actor alone would start the next one at each await. A request continues
     /// in a cancelled task: a receipt on disk has to reach the broker.
-    private func inTurn<Value: Sendable>(
-        _ body: (isolated SessionKeeper) async throws(SharedDeviceError) -> Value
-    ) async throws(SharedDeviceError) -> Value {
+    private func beginTurn() async {
         if isBusy { await withCheckedContinuation { waiting.append($0) } }
         isBusy = true
-        // The turn passes directly to the first waiting caller, so that a new caller cannot overtake it.
-        defer { if waiting.isEmpty { isBusy = false } else { waiting.removeFirst().resume() } }
-        return try await body(self)
     }
+
+    /// Passes the turn directly to the first waiting caller, so that a new caller cannot overtake it.
+    private func endTurn() { if waiting.isEmpty { isBusy = false } else { waiting.removeFirst().resume() } }
 }
 
 /// A change of the device's account: a different account than the app was last told of, or the same account in a new

@@ -27,9 +27,7 @@ import Glibc
         @_spi(Extensions) public let mark: UInt64?
 
         @_spi(Extensions) public init(epoch: UInt64, detail: String?, mark: UInt64) {
-            self.epoch = epoch
-            self.detail = detail
-            self.mark = mark == 0 ? nil : mark
+            (self.epoch, self.detail, self.mark) = (epoch, detail, mark == 0 ? nil : mark)
         }
     }
 

@@ -51,31 +51,19 @@ struct TombstoneSweep {
                 while !hasGivenUp, case let names = try reader.next(atMost: Self.part), !names.isEmpty {
                     for name in names where !hasGivenUp && !stuck.contains(name) {
                         isEmpty = false
-                        let isGone = attempt { sweep throws(UserDataError) in
-                            try sweep.remove(name, from: tombstones)
+                        do throws(UserDataError) {
+                            try remove(name, from: tombstones)
+                        } catch {
+                            problem = problem ?? error
+                            stuck.insert(name)
                         }
-                        if !isGone { stuck.insert(name) }
                     }
                 }
             }
             try tombstones.sync()
         } catch {
-            note(error)
+            problem = problem ?? error
         }
-    }
-
-    private mutating func attempt(_ body: (inout TombstoneSweep) throws(UserDataError) -> Void) -> Bool {
-        do throws(UserDataError) {
-            try body(&self)
-            return true
-        } catch {
-            note(error)
-            return false
-        }
-    }
-
-    private mutating func note(_ error: UserDataError) {
-        if problem == nil { problem = error }
     }
 
     /// Removes the tombstone. A directory with new entries stays for a later iteration.
@@ -141,7 +129,10 @@ struct TombstoneSweep {
                     if found.st_mode & S_IFMT != S_IFDIR {
                         try unlink(entry, found, in: descriptor)
                     } else {
-                        try move(entry, from: descriptor, to: tombstones)
+                        moved += 1
+                        let tombstone = DirectoryHandle.name("\(prefix).\(moved)")
+                        try bury(entry, in: descriptor, as: tombstone, in: tombstones)
+                        checkpoint(.moved)
                     }
                 } catch {
                     if failure == nil { failure = error }
@@ -173,17 +164,6 @@ struct TombstoneSweep {
         return openat(directory.descriptor, name, O_WRONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC)
     }
 
-    private mutating func move(
-        _ name: Name,
-        from directory: borrowing DirectoryHandle,
-        to tombstones: borrowing DirectoryHandle
-    ) throws(UserDataError) {
-        moved += 1
-        let other = DirectoryHandle.name("\(prefix).\(moved)")
-        try bury(name, in: directory, as: other, in: tombstones)
-        checkpoint(.moved)
-    }
-
     /// Moves an entry into the tombstones with one rename. An entry that cannot be moved is deleted where it is.
     mutating func bury(
         _ name: Name,
@@ -193,27 +173,15 @@ struct TombstoneSweep {
     ) throws(UserDataError) {
         if isYoung(name, in: directory) { young += 1 } else { movedOld += 1 }
         guard !hasGivenUp else { throw Self.refilled(directory.path) }
-        do throws(UserDataError) {
-            try Self.move(name, in: directory, to: other, in: tombstones)
-        } catch {
-            guard Self.staysInPlace(error.code) else { throw error }
-            try removeInPlace(name, in: directory)
-        }
-    }
-
-    private static func move(
-        _ name: Name,
-        in directory: borrowing DirectoryHandle,
-        to other: Name,
-        in tombstones: borrowing DirectoryHandle
-    ) throws(UserDataError) {
         func rename() -> Bool { renameat(directory.descriptor, name, tombstones.descriptor, other) == 0 }
         if rename() || errno == ENOENT { return }
         if errno == EACCES || errno == EPERM {
             // Moving a directory changes its “..” entry, which requires write permission.
             if fchmodat(directory.descriptor, name, 0o700, AT_SYMLINK_NOFOLLOW) == 0, rename() { return }
         }
-        throw UserDataError("remove", directory.path(of: name))
+        let error = UserDataError("remove", directory.path(of: name))
+        guard Self.staysInPlace(error.code) else { throw error }
+        try removeInPlace(name, in: directory)
     }
 }
 

@@ -302,11 +302,8 @@ public struct UserDataError: Error, Sendable, Hashable, CustomStringConvertible 
     }
 
     init(_ attempted: String, _ path: String, code: Int32 = 0, reason: String, remedy: String) {
-        self.attempted = attempted
-        self.path = path
-        self.code = code
-        self.reason = reason
-        self.remedy = remedy
+        (self.attempted, self.path, self.code) = (attempted, path, code)
+        (self.reason, self.remedy) = (reason, remedy)
     }
 
     /// The error for an entry on another file system, whose files are left alone.
