@@ -5,12 +5,9 @@ import Synchronization
 
 /// Settings for the whole process. Any thread may read and change them.
 public final class MSALGlobalConfig: Sendable {
-    private struct Settings {
-        var brokerAvailability = MSALBrokeredAvailability.auto
-        var defaultWebviewType = MSALWebviewType.default
-    }
-
-    private static let settings = Locked(Settings())
+    private static let settings = Locked(
+        (brokerAvailability: MSALBrokeredAvailability.auto, webview: MSALWebviewType.default)
+    )
 
     private init() {}
 
@@ -33,8 +30,8 @@ public final class MSALGlobalConfig: Sendable {
 
     /// The initial kind of web view of ``MSALWebviewParameters``. It changes nothing: there is no web view.
     public static var defaultWebviewType: MSALWebviewType {
-        get { settings.withLock { $0.defaultWebviewType } }
-        set { settings.withLock { $0.defaultWebviewType = newValue } }
+        get { settings.withLock { $0.webview } }
+        set { settings.withLock { $0.webview = newValue } }
     }
 }
 
@@ -63,13 +60,9 @@ public enum MSALWebviewType: Int, Sendable {
 /// This module writes no log: no setting here changes anything, and no callback is ever called. The error of a failed
 /// request says what happened, under ``MSALErrorDescriptionKey``. The broker's decisions are in the broker's log.
 public final class MSALLoggerConfig: Sendable {
-    private struct Settings {
-        var logLevel = MSALLogLevel.error
-        var piiEnabled = false
-        var logMaskingLevel = MSALLogMaskingLevel.settingsMaskAllPII
-    }
-
-    private let settings = Locked(Settings())
+    private let settings = Locked(
+        (logLevel: MSALLogLevel.error, piiEnabled: false, logMaskingLevel: MSALLogMaskingLevel.settingsMaskAllPII)
+    )
 
     fileprivate init() {}
 
@@ -131,14 +124,9 @@ public enum MSALLogMaskingLevel: Int, Sendable {
 ///
 /// This module talks only to the broker, on the device's bus: no setting here changes anything.
 public final class MSALHTTPConfig: Sendable {
-    private struct Settings {
-        var retryCount = 1
-        var retryInterval = 0.5
-        var timeoutIntervalForRequest = 300.0
-        var timeoutIntervalForResource = 300.0
-    }
-
-    private let settings = Locked(Settings())
+    private let settings = Locked(
+        (retryCount: 1, retryInterval: 0.5, timeoutIntervalForRequest: 300.0, timeoutIntervalForResource: 300.0)
+    )
 
     fileprivate init() {}
 
@@ -171,13 +159,7 @@ public final class MSALHTTPConfig: Sendable {
 ///
 /// This module counts nothing: no setting here changes anything, and no callback is ever called.
 public final class MSALTelemetryConfig: Sendable {
-    private struct Settings {
-        var piiEnabled = false
-        var notifyOnFailureOnly = false
-        var aggregationRequired = false
-    }
-
-    private let settings = Locked(Settings())
+    private let settings = Locked((piiEnabled: false, notifyOnFailureOnly: false, aggregationRequired: false))
 
     fileprivate init() {}
 

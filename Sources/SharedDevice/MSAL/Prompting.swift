@@ -44,13 +44,9 @@ public final class MSALWebviewParameters: Sendable {
     let prompt: Prompt?
     /// Whether `shared-device-sign-in` opens a window even if there is a terminal.
     let showsPage: Bool
-    private let settings = Locked(Settings())
-
-    private struct Settings {
-        var webviewType = MSALGlobalConfig.defaultWebviewType
-        var prefersEphemeralWebBrowserSession = false
-        var presentationStyle = PresentationStyle.automatic
-    }
+    private let settings = Locked(
+        (webview: MSALGlobalConfig.defaultWebviewType, isEphemeral: false, style: PresentationStyle.automatic)
+    )
 
     /// Lets `shared-device-sign-in` ask, on the terminal that the process was started from, or else in a window. If
     /// there is neither, a sign-in fails with ``MSALInternalError/internalErrorNoViewController``.
@@ -92,14 +88,14 @@ public final class MSALWebviewParameters: Sendable {
 
     /// The kind of web view. Changes nothing: the window is a browser's.
     public var webviewType: MSALWebviewType {
-        get { settings.withLock { $0.webviewType } }
-        set { settings.withLock { $0.webviewType = newValue } }
+        get { settings.withLock { $0.webview } }
+        set { settings.withLock { $0.webview = newValue } }
     }
 
     /// How the web view covers the app. Changes nothing: the window is a browser's.
     public var presentationStyle: PresentationStyle {
-        get { settings.withLock { $0.presentationStyle } }
-        set { settings.withLock { $0.presentationStyle = newValue } }
+        get { settings.withLock { $0.style } }
+        set { settings.withLock { $0.style = newValue } }
     }
 
     /// How a web view covers the app, with the names and raw values of UIKit's `UIModalPresentationStyle`.
@@ -128,8 +124,8 @@ public final class MSALWebviewParameters: Sendable {
 
     /// Whether the browser forgets the sign-in. Changes nothing: it always does.
     public var prefersEphemeralWebBrowserSession: Bool {
-        get { settings.withLock { $0.prefersEphemeralWebBrowserSession } }
-        set { settings.withLock { $0.prefersEphemeralWebBrowserSession = newValue } }
+        get { settings.withLock { $0.isEphemeral } }
+        set { settings.withLock { $0.isEphemeral = newValue } }
     }
 
     /// The app's own web view. Changes nothing: it is not kept, and reads as `nil`.

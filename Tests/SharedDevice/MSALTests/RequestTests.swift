@@ -75,7 +75,7 @@ struct RequestTests {
         }
         #expect(error?.code == MSALError.workplaceJoinRequired.rawValue)
         let plain = MSALSignoutParameters(webviewParameters: .unasked)
-        #expect(!SignoutRequest(account, plain).fromBrowser && !plain.wipeAccount && !plain.wipeCacheForAllAccounts)
+        #expect(!plain.signoutFromBrowser && !plain.wipeAccount && !plain.wipeCacheForAllAccounts)
         let browser = MSALSignoutParameters()
         browser.signoutFromBrowser = true
         #expect(await codes { try await app.signout(with: account, signoutParameters: browser) } == invalid)
@@ -86,10 +86,6 @@ struct RequestTests {
             #expect(await codes { _ = try await app.acquireToken(with: interactive) } == invalid)
         }
         #expect(try await app.currentAccount(with: nil).0 == account)
-        let parameters = MSALSignoutParameters(webviewParameters: .unasked)
-        parameters.signoutFromBrowser = true
-        let request = SignoutRequest(account, parameters)
-        #expect(request.fromBrowser && request.hasWebviewParameters)
     }
 
     @Test("a browser sign-out without a page signs out of the device and fails")

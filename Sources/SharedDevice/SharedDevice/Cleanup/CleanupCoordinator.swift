@@ -152,7 +152,7 @@ public final class CleanupCoordinator: Sendable {
 
     private func save(_ journal: CleanupJournal, _ store: CleanupJournalStore) async -> String? {
         state.withLock { $0.mayBeOnDisk = true }
-        return await onSystemThread { store.save(journal) }
+        return await onSystemThread { store.write(journal) }
     }
 
     private func removeJournal(_ store: CleanupJournalStore) async -> String? {
@@ -161,7 +161,7 @@ public final class CleanupCoordinator: Sendable {
             return state.mayBeOnDisk
         }
         guard mayBeOnDisk else { return nil }
-        let problem = await onSystemThread { store.remove() }
+        let problem = await onSystemThread { store.write(nil) }
         if problem == nil { state.withLock { $0.mayBeOnDisk = false } }
         return problem
     }
@@ -316,21 +316,15 @@ struct CleanupJournalStore: Sendable {
         return try? JSONDecoder().decode(CleanupJournal.self, from: data)
     }
 
-    /// Writes the journal. Returns `nil` when it is on disk, or the reason for the failure.
-    func save(_ journal: CleanupJournal) -> String? {
+    /// Writes the journal; `nil` removes it. Returns `nil` when the change is on disk, or the reason for the failure.
+    func write(_ journal: CleanupJournal?) -> String? {
         do {
+            guard let journal else {
+                try file.remove()
+                return nil
+            }
             try makePrivateDirectory(file.directory)
             try file.write(JSONEncoder().encode(journal))
-            return nil
-        } catch {
-            return "\(error)"
-        }
-    }
-
-    /// Removes the journal. Returns `nil` when it is gone, or the reason for the failure.
-    func remove() -> String? {
-        do throws(AtomicFile.Failure) {
-            try file.remove()
             return nil
         } catch {
             return "\(error)"

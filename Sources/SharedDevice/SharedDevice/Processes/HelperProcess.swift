@@ -92,11 +92,7 @@ import Synchronization
     /// Like ``end()``, without blocking a thread of Swift's pool. Cancelling the task kills the program.
     @_spi(Extensions) public func waitUntilEnd() async -> Int32? {
         await withTaskCancellationHandler {
-            await withCheckedContinuation { (continuation: CheckedContinuation<Int32?, Never>) in
-                let wait: @Sendable () -> Void = { continuation.resume(returning: self.end()) }
-                // If the system grants no thread, a thread of the pool waits.
-                if QuietThread.start("helper", wait) == nil { Task.detached { wait() } }
-            }
+            await onSystemThread { self.end() }
         } onCancel: {
             kill()
         }

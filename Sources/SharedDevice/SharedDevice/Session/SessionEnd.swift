@@ -77,24 +77,20 @@ public struct SessionWarnings: AsyncSequence, Sendable {
         /// Returns the next element, or `nil` when the task is cancelled.
         public mutating func next(isolation: isolated (any Actor)?) async -> SessionEnd?? {
             while await triggers.wait(isolation) {
-                let end = await ask(isolation)
+                var end: SessionEnd?
+                do throws(SharedDeviceError) {
+                    try await triggers.listen(to: broker)
+                    let device = try await broker.call(.getDeviceInformation, attempted: "ask when the session ends")
+                    end = SessionEnd(device).flatMap { $0.isSoon ? $0 : nil }
+                } catch {
+                    triggers.askAgainLater()
+                }
                 if Task.isCancelled { return nil }
                 guard last != .some(end) else { continue }
                 last = .some(end)
                 return .some(end)
             }
             return nil
-        }
-
-        private mutating func ask(_ isolation: isolated (any Actor)?) async -> SessionEnd? {
-            do throws(SharedDeviceError) {
-                try await triggers.listen(to: broker)
-                let device = try await broker.call(.getDeviceInformation, attempted: "ask when the session ends")
-                return SessionEnd(device).flatMap { $0.isSoon ? $0 : nil }
-            } catch {
-                triggers.askAgainLater()
-                return nil
-            }
         }
     }
 }
