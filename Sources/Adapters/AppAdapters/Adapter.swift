@@ -38,9 +38,8 @@ package final class Adapter: Sendable {
 
     /// - Parameters:
     ///   - start: when the program runs; with `nil` the adapter never starts it.
-    ///   - stateDirectory: the directory of the adapter's record of the app. There the adapter saves the mounts above
-    ///     the paths at the session's beginning. With `nil` it does not detect that a path leads elsewhere by the end
-    ///     of the session.
+    ///   - stateDirectory: the directory of the adapter's record of the app, for ``SessionPlaces``. With `nil` it does not
+    ///     detect that a path leads elsewhere by the end of the session.
     ///   - log: takes a line for the administrator.
     ///   - shown: receives each state of the device: a sign-in before the program is started for it, other states
     ///     afterwards.
@@ -59,9 +58,7 @@ package final class Adapter: Sendable {
         record = stateDirectory.map { SessionRecord(stateDirectory: $0, paths: paths) }
     }
 
-    /// An adapter of the app that a manifest describes.
-    ///
-    /// - Parameter program: the app's processes; `nil` means the program that the manifest names.
+    /// An adapter of the app that a manifest describes. Without `program`, it is that of the manifest.
     package convenience init(
         _ cleanup: AppCleanup,
         program: (any ProgramControl)? = nil,
@@ -96,10 +93,8 @@ package final class Adapter: Sendable {
         await application.follow(cleanup, afterMissedSession: cleansMissedSessions ? clean : nil, show)
     }
 
-    /// Restarts a program that exited by itself, if it may run now. It may not while a cleanup is pending, nor before
-    /// the broker has told the account.
-    ///
-    /// - Parameter allow: called before the start.
+    /// Restarts a program that exited by itself, unless a cleanup is pending or the account is not known yet. Calls
+    /// `allow` before the start.
     package func startAgain(_ allow: @Sendable () -> Void) async throws(AdapterFailure) {
         let isSignedIn: Bool
         switch last.withLock({ $0 }) {
@@ -123,10 +118,8 @@ package final class Adapter: Sendable {
         _ = try await cleanUp(endsSession: false)
     }
 
-    /// Stops the program, deletes its data and verifies the result.
-    ///
+    /// Stops the program, deletes its data and verifies the result. Returns a summary for the report.
     /// - Parameter endsSession: whether no data of the session is left afterwards.
-    /// - Returns: a summary for the report.
     package func cleanUp(endsSession: Bool = true) async throws(AdapterFailure) -> String {
         var removed = UserDataDirectory.Removed()
         for _ in 0..<Self.rounds {
@@ -148,9 +141,8 @@ package final class Adapter: Sendable {
         )
     }
 
-    /// Deletes at all paths, but skips each path that leads elsewhere than at the beginning of the session.
-    ///
-    /// - Throws: ``AdapterFailure`` of the first path that could not be deleted.
+    /// Deletes at all paths, but skips each path that leads elsewhere than at the beginning of the session. Throws the
+    /// first failure.
     private func delete() async throws(AdapterFailure) -> UserDataDirectory.Removed {
         let record = record
         let moved = try await onSystemThread { () throws(AdapterFailure) in try record?.moved() ?? [] }

@@ -74,9 +74,7 @@ struct ConnectedProcesses: ProgramControl {
         /// Whether it runs the program of this process.
         let isOwnProgram: Bool
 
-        /// - Parameters:
-        ///   - user: the app's user.
-        ///   - adapter: the user of its adapter; `nil` if it has none.
+        /// - Parameter adapter: the user of the app's adapter; `nil` if it has none.
         func verdict(user: UInt32, adapter: UInt32?) -> Verdict {
             if isConnectionsRunning == false || users.isEmpty { return .ended }
             if connectionUser == user { return users.contains(user) ? .meant : .stranger }
@@ -121,9 +119,8 @@ struct ProgramParts: ProgramControl {
 }
 
 /// The processes of an app that the adapter does not start: those of its user that run its program or are in its
-/// Flatpak's sandbox, and their descendants.
-///
-/// A process that runs another program and has lost its parents is not found. Run such an app as a unit.
+/// Flatpak's sandbox, and their descendants. A process that runs another program and has lost its parents is not found:
+/// run such an app as a unit.
 struct AppProcesses: ProgramControl {
     let name: String
     let mark: ProcessTree.Mark

@@ -20,8 +20,6 @@ struct ControlGroup: Sendable {
     }
 
     /// Whether the group and its descendants have no process. A group that does not exist is empty.
-    ///
-    /// - Throws: ``AdapterFailure`` if the kernel's files cannot be read.
     func isEmpty() throws(AdapterFailure) -> Bool {
         for directory in directories {
             // In version 2 of the hierarchy the kernel itself says whether a group has processes.

@@ -16,9 +16,7 @@ package struct Deletion: Sendable {
     /// - Parameter paths: absolute paths that ``CleanupPath`` accepts.
     package init(paths: [String], user: UInt32) { (self.paths, self.user) = (paths, user) }
 
-    /// Deletes at all paths, and continues after a failure.
-    ///
-    /// - Throws: ``AdapterFailure`` of the first path that could not be deleted.
+    /// Deletes at all paths, continues after a failure, and then throws the first one.
     package func run() async throws(AdapterFailure) -> UserDataDirectory.Removed {
         if user == geteuid() { return try await onSystemThread { () throws(AdapterFailure) in try runHere() } }
         let result: (status: Int32?, text: String)
@@ -41,9 +39,7 @@ package struct Deletion: Sendable {
         return removed
     }
 
-    /// Deletes in this process and on this thread.
-    ///
-    /// - Throws: as ``run()``.
+    /// Like ``run()``, but in this process and on this thread.
     package func runHere() throws(AdapterFailure) -> UserDataDirectory.Removed {
         var removed = UserDataDirectory.Removed()
         var problem: AdapterFailure?
@@ -73,9 +69,7 @@ extension UserDataDirectory.Removed {
 
 /// Switches the process to one user, irreversibly.
 package enum UserRights {
-    /// Drops root's groups, group and user. Must be called before any thread is started.
-    ///
-    /// - Throws: ``AdapterFailure``; the process must then exit.
+    /// Drops root's groups, group and user. Call it before any thread is started, and exit if it throws.
     package static func take(_ user: SystemUser) throws(AdapterFailure) {
         guard geteuid() != user.number else { return }
         let hasGroups = user.name.map { initgroups($0, user.group) == 0 } ?? (setgroups(0, nil) == 0)

@@ -102,9 +102,7 @@ package final class Enforcer: Sendable {
     }
 
     /// Asks the broker for overdue apps even while others are in flight, so that a deletion stuck in a file system does
-    /// not delay other apps.
-    ///
-    /// - Parameter refused: called when the broker does not accept this process as the enforcement.
+    /// not delay other apps. Calls `refused` if the broker does not accept this process as the enforcement.
     private func serve(_ refused: (String) -> Void) async {
         await withDiscardingTaskGroup { group in
             var isFirst = true

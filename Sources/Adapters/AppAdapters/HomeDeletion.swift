@@ -66,10 +66,8 @@ package struct HomeDeletion: Sendable {
         }
     }
 
-    /// A person who may write to a directory above the home directory could rename it, so that an empty one is deleted.
-    /// Blocks the thread on the file system.
-    ///
-    /// - Throws: ``AdapterFailure`` unless all directories above are root's, and only root may write to them.
+    /// Throws unless all directories above are root's, and only root may write to them: another person who may write
+    /// there could rename the home directory, so that an empty one is deleted. Blocks the thread on the file system.
     static func checkPlace(of path: String) throws(AdapterFailure) {
         var above = path.utf8[...]
         while let slash = above.lastIndex(of: UInt8(ascii: "/")) {
@@ -87,8 +85,6 @@ package struct HomeDeletion: Sendable {
     }
 
     /// Waits for the end of the user's processes, deletes, and checks that no process of the user has come.
-    ///
-    /// - Throws: ``AdapterFailure`` if processes are left, or something cannot be deleted.
     package func run() async throws(AdapterFailure) -> UserDataDirectory.Removed {
         var removed = UserDataDirectory.Removed()
         for _ in 0..<Self.rounds {

@@ -55,10 +55,8 @@ final class ProcessScan: Sendable {
         self.stuck = stuck
     }
 
-    /// Performs a read that may never return.
-    ///
-    /// - Throws: the error of `body`; ``AdapterFailure`` if another thread is stuck on the process, too many processes
-    ///   of the user are unresponsive, or this scan is abandoned.
+    /// Performs a read that may never return. Throws if another thread is stuck on the process, too many processes of
+    /// the user are unresponsive, or this scan is abandoned.
     func reads<Answer>(
         _ process: Process,
         _ body: () throws(AdapterFailure) -> Answer
@@ -82,10 +80,8 @@ final class ProcessScan: Sendable {
     }
 
     /// Runs `body` on a separate thread and blocks this one until it ends. A thread that is stuck on an unresponsive
-    /// process outlives the call.
-    ///
+    /// process outlives the call, which names the process in its error.
     /// - Parameter patience: a process may take one to two times this long, and all processes together twelve times.
-    /// - Throws: the error of `body`; ``AdapterFailure`` that names the unresponsive process.
     static func run(
         of user: UInt32,
         patience: Duration,

@@ -158,9 +158,8 @@ struct ProcessTree {
     typealias Sight = (tree: ProcessTree, processes: Set<pid_t>)
 
     /// Stops the processes with SIGSTOP until a scan finds no new one, then signals all of them and blocks this thread
-    /// until they end. Otherwise a process that is about to end could start a child that bears no mark.
-    ///
-    /// - Returns: whether no process is left. The final scan runs after the wait, even past the deadline.
+    /// until they end. Otherwise a process that is about to end could start a child that bears no mark. Returns whether
+    /// a last scan finds no process.
     static func end(
         by signal: Int32,
         until deadline: ContinuousClock.Instant,
@@ -263,13 +262,11 @@ extension ProcessTree {
         return isZombie(fields[0]) || flags & (0x4 | 0x20_0000) != 0
     }
 
-    /// Reads a fact about a process from its first thread, or from another thread, because the first may have ended
-    /// earlier.
-    ///
+    /// Reads a fact about a process from its first thread or, because that may have ended earlier, from another one.
+    /// Throws if threads still run and the kernel gives no value for any of them.
     /// - Parameter read: receives the directory of the process or of a thread, and returns `nil` if the kernel gives no
     ///   value there.
     /// - Returns: `nil` if no thread runs the program any more.
-    /// - Throws: ``AdapterFailure`` if threads still run and the kernel gives no value for any of them.
     private static func told<Answer>(
         _ identifier: pid_t,
         _ root: String,
@@ -313,10 +310,9 @@ extension ProcessTree {
         return line.split(whereSeparator: \.isWhitespace).compactMap { UInt32($0) }
     }
 
-    /// A process that is not dumpable, such as a key agent, counts as unmarked if this adapter runs as the user: otherwise
-    /// no cleanup for a user with a key agent could succeed. Those of the command are found as its descendants.
-    ///
-    /// - Throws: ``AdapterFailure`` if a root adapter cannot read a process, because its sandbox is too narrow.
+    /// A process that is not dumpable, such as a key agent, counts as unmarked if this adapter runs as the user:
+    /// otherwise no cleanup for a user with a key agent could succeed. Those of the command are found as its
+    /// descendants.
     static func bears(
         _ mark: Mark,
         _ identifier: pid_t,
@@ -369,9 +365,8 @@ extension ProcessTree {
     }
 
     /// Reads Flatpak's file below the root of a process. The user may mount file systems there, even some that refuse
-    /// root. Anything but a readable file is not Flatpak's; only the root itself must exist.
-    ///
-    /// - Returns: `nil` if there is no root, because the thread has ended.
+    /// root. Anything but a readable file is not Flatpak's. Returns `nil` if there is no root, because the thread has
+    /// ended.
     private static func information(of root: String) throws(AdapterFailure) -> [UInt8]? {
         guard try target(of: root) != nil else { return nil }
         if let bytes = try? Self.bytes(of: "\(root)/.flatpak-info", limit: 65_536) { return bytes }

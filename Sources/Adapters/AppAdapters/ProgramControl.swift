@@ -80,9 +80,8 @@ extension String {
 }
 
 extension AppCleanup {
-    /// The control that stops and starts the app's program.
-    ///
-    /// - Parameter mark: the directory of the adapter's record of the app, which marks the processes of a command.
+    /// The control that stops and starts the app's program. The directory of the adapter's record of the app marks the
+    /// processes of a command.
     package func program(mark: String) -> any ProgramControl {
         switch (program, cleaner) {
         case (.unit(let name), _): UnitControl(name, isSystem: geteuid() == 0)
@@ -125,9 +124,7 @@ extension AppCleanup {
 
 /// The directories that a program expects.
 package enum ProgramDirectories {
-    /// Creates the missing directories, with access for the user of this process only.
-    ///
-    /// - Parameter paths: the first contains the others, and the error's remedy names it.
+    /// Creates the missing directories, with access for the user of this process only. The first contains the others.
     package static func make(_ paths: [String]) throws(AdapterFailure) {
         for path in paths {
             do {

@@ -3,11 +3,9 @@ import DeviceConfiguration
 import Glibc
 @_spi(Extensions) import SharedDevice
 
-/// The mounts above the paths that an adapter deletes, and whether each path has a parent directory.
-///
-/// Detects a path that leads elsewhere than at the beginning of the session: a file system was mounted above it, or its
-/// directory was moved. Without this check there would be nothing to delete at the path, and the receipt would claim
-/// that all data is gone.
+/// The mounts above the paths that an adapter deletes, and whether each path has a parent directory. If a path leads
+/// elsewhere at the end of a session than at its beginning, there would be nothing to delete, and the receipt would
+/// claim that all data is gone.
 struct SessionPlaces: Codable, Sendable, Equatable {
     struct Mount: Codable, Sendable, Hashable {
         let point: String
@@ -45,9 +43,7 @@ struct SessionPlaces: Codable, Sendable, Equatable {
 
     init(places: [Place]) { self.places = places }
 
-    /// The paths that now lead elsewhere, each with the reason.
-    ///
-    /// - Parameter now: the same paths, looked at later.
+    /// The paths that lead elsewhere in `now`, which looked at the same paths later, each with the reason.
     func moved(_ now: SessionPlaces) -> [(path: String, failure: AdapterFailure)] {
         now.places.compactMap { place in
             // Compares bytes: paths that are equal as text may be different files.

@@ -64,10 +64,8 @@ struct AdapterService {
     /// The pauses between two attempts. The first is short, because a person may be fixing the cause right now.
     private static let (shortestPause, longestPause): (Duration, Duration) = (.milliseconds(250), .seconds(10))
 
-    /// Stops and deletes the targets of earlier manifests and records those of this one. Retries until it succeeds or
-    /// the task is cancelled. Until then the app sends no receipt, and the broker is told why.
-    ///
-    /// - Returns: whether it succeeded.
+    /// Stops and deletes the targets of earlier manifests and records those of this one. Retries until it succeeds, and
+    /// returns false if the task is cancelled. Until then the app sends no receipt, and the broker is told why.
     private func settle(_ cleanup: AppCleanup?, _ directory: String) async -> Bool {
         let named = NamedCleanups(stateDirectory: directory)
         let reason = Reason()
@@ -93,9 +91,7 @@ struct AdapterService {
     }
 
     /// Stops and deletes the targets of changed manifests, because no later cleanup does. Saves this manifest's targets
-    /// before they are used: the manifest may change while no adapter runs.
-    ///
-    /// - Returns: whether everything is done; `false` if the task was cancelled.
+    /// before they are used: it may change while no adapter runs. Returns false if the task was cancelled.
     private func retire(
         _ named: NamedCleanups,
         for cleanup: AppCleanup?,

@@ -193,9 +193,8 @@ extension MSALPublicClientApplication {
         return (change.current.map { described($0) }, previous ?? report.previous.map { described($0) })
     }
 
-    /// Notes that the app's block has returned, or that its async function is about to return: the app's next request
-    /// settles the change. The return of the same person is not settled this way: MSAL's callers see no difference
-    /// between the two accounts and have deleted nothing.
+    /// Has the app's next request settle the change, now that its block has returned or its async function is about to.
+    /// Not if the same person is back: MSAL's callers see no difference between the accounts and have deleted nothing.
     ///
     /// - Parameter task: the task that continues with the result and deletes the data; `nil` if a block has done that.
     private func handedOver(_ accounts: ReportedAccounts, to task: Int?) {
@@ -206,10 +205,7 @@ extension MSALPublicClientApplication {
     }
 
     /// Reports the changes that the app has been told of: by asking again, the app says that it has handled them. A
-    /// request of another task says nothing about the progress of the task that was told.
-    ///
-    /// - Parameter byQuestion: whether the request is for the current account. Such a request settles the changes of
-    ///   all tasks.
+    /// request says nothing about the progress of another task, unless it is for the current account (`byQuestion`).
     private func settle(byQuestion: Bool = false) async throws {
         let task = withUnsafeCurrentTask { $0?.hashValue }
         while true {
@@ -461,11 +457,8 @@ extension MSALPublicClientApplication {
         return MSALResult(token, authority: request.authority ?? setup.authority, correlationId: request.correlationId)
     }
 
-    /// Returns the signed-in account for single sign-on, or to ask its person again. The check comes before the prompt,
-    /// so that a person does not type a password in vain.
-    ///
-    /// - Returns: `nil` if no account is signed in.
-    /// - Throws: an error with −42101 if an account is signed in that does not fit the request.
+    /// Returns the signed-in account, if any, for single sign-on or to ask its person again. Throws if it does not fit the
+    /// request; before the prompt, so that a person does not type a password in vain.
     private func currentAccount(for request: SignInRequest) async throws -> Account? {
         try await mapping(correlationId: request.correlationId, account: request.account) {
             guard let current = try await shared.currentAccount() else { return nil }
@@ -477,7 +470,14 @@ extension MSALPublicClientApplication {
 
     /// - Parameter current: The account whose person is asked again; `nil` for a sign-in.
     private func signIn(_ request: SignInRequest, asking current: Account?) async throws -> MSALResult {
-        try beginPrompting()
+        let isFirst = state.withLock { state in
+            defer { state.isPrompting = true }
+            return !state.isPrompting
+        }
+        guard isFirst else {
+            let description = "could not sign in: this app is asking a person already; wait for that sign-in to end"
+            throw NSError(.internal(.internalErrorInteractiveSessionAlreadyRunning), description)
+        }
         defer { state.withLock { $0.isPrompting = false } }
         let hint = request.loginHint ?? request.account?.username
         var parameters = InteractiveTokenParameters(scopes: request.scopes, loginHint: hint)
@@ -499,17 +499,6 @@ extension MSALPublicClientApplication {
         // The device's own prompt accepts any user.
         try request.check(token.account.username)
         return MSALResult(token, authority: request.authority ?? setup.authority, correlationId: request.correlationId)
-    }
-
-    private func beginPrompting() throws {
-        let isFirst = state.withLock { state in
-            defer { state.isPrompting = true }
-            return !state.isPrompting
-        }
-        guard isFirst else {
-            let description = "could not sign in: this app is asking a person already; wait for that sign-in to end"
-            throw NSError(.internal(.internalErrorInteractiveSessionAlreadyRunning), description)
-        }
     }
 }
 

@@ -4,11 +4,9 @@ import DeviceConfiguration
 import FoundationEssentials
 @_spi(Extensions) import SharedDevice
 
-/// The secrets that a session's programs have stored, in the running Secret Service and in files.
-///
-/// An open keyring is emptied item by item and kept, because the session needs a keyring to store in. The same applies
-/// to a keyring without a password, which the service opens without a prompt. A locked keyring is deleted. Without a
-/// service the files are deleted.
+/// The secrets that a session's programs have stored, in the running Secret Service and in files. An open keyring, also
+/// one without a password, is emptied item by item and kept, because the session needs one to store in. A locked
+/// keyring is deleted. Without a service the files are deleted.
 struct Keyring: Sendable {
     static let root = "/org/freedesktop/secrets"
     static let interface = "org.freedesktop.Secret"

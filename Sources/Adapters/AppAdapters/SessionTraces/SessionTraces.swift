@@ -46,9 +46,7 @@ package struct SessionTraces: Sendable {
         printQueue = PrintQueue(user: user.name ?? "\(user.number)", tools: tools)
     }
 
-    /// Finds a trace without changing anything.
-    ///
-    /// - Throws: ``AdapterFailure`` if the trace cannot be seen, and so cannot be removed either.
+    /// Finds a trace without changing anything. Throws if the trace cannot be seen, and so cannot be removed either.
     package func look(for trace: SessionTrace) async throws(AdapterFailure) -> TraceFinding {
         switch trace {
         case .clipboard: try await clipboard.look()
@@ -58,10 +56,7 @@ package struct SessionTraces: Sendable {
         }
     }
 
-    /// Removes a trace and verifies that it is gone.
-    ///
-    /// - Returns: the trace that was removed.
-    /// - Throws: ``AdapterFailure`` if some of it may be left.
+    /// Removes a trace, verifies that it is gone, and returns what was removed. Throws if some of it may be left.
     package func remove(_ trace: SessionTrace) async throws(AdapterFailure) -> TraceFinding {
         switch trace {
         case .clipboard: try await clipboard.clear()
@@ -84,11 +79,8 @@ struct SessionTools: Sendable {
 
     func has(_ name: String) -> Bool { folders.contains { access("\($0)/\(name)", X_OK) == 0 } }
 
-    /// Runs a tool to its end with `LC_ALL=C`.
-    ///
-    /// - Returns: its status and the text of both outputs.
-    /// - Throws: ``AdapterFailure`` if a signal ends the tool, or if it exceeds the timeout and is killed. A missing
-    ///   tool has the status 127.
+    /// Runs a tool to its end with `LC_ALL=C`. Returns its status, 127 for a missing tool, and the text of both
+    /// outputs. Throws if a signal ends the tool, or if it exceeds the timeout and is killed.
     func output(of name: String, _ arguments: [String]) async throws(AdapterFailure) -> (status: Int32, text: String) {
         let words = ([name] + arguments).joined(separator: " ")
         do throws(HelperProcess.Failure) {
@@ -106,9 +98,7 @@ struct SessionTools: Sendable {
         }
     }
 
-    /// Runs a tool whose child keeps running, without waiting for that child's output.
-    ///
-    /// - Throws: ``AdapterFailure`` unless the status is 0.
+    /// Runs a tool whose child keeps running, without waiting for that child's output. Throws unless the status is 0.
     func run(_ name: String, _ arguments: [String]) async throws(AdapterFailure) {
         let shell = #"exec "$@" >/dev/null 2>&1"#
         let (status, _) = try await output(of: "sh", ["-c", shell, "sh", name] + arguments)

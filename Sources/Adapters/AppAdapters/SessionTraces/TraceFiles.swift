@@ -38,9 +38,8 @@ struct TraceFiles: Sendable {
         return found
     }
 
-    /// Deletes the content of the paths. A directory remains, empty. Continues after a failure.
-    ///
-    /// - Throws: ``AdapterFailure`` of the first path that could not be deleted.
+    /// Deletes the content of the paths. A directory remains, empty. Continues after a failure, and then throws the
+    /// first one.
     func remove(_ paths: [String]) async throws(AdapterFailure) -> TraceFinding {
         var problem: AdapterFailure?
         var allowed: [String] = []

@@ -5,9 +5,7 @@
 @_spi(Extensions) public struct AppNames: Sendable {
     private let names: [String: String]
 
-    /// - Parameters:
-    ///   - keys: The keys or identifiers of all apps that are shown.
-    ///   - reserved: Names that must not be confused with an app.
+    /// - Parameter reserved: names that must not be confused with an app.
     @_spi(Extensions) public init(_ keys: some Sequence<String>, reserved: Set<String> = []) {
         let keys = Set(keys)
         let short = Self.counts(keys, Self.short)

@@ -49,19 +49,20 @@ public final class SharedDeviceApplication: Sendable {
     ) {
         self.identifier = identifier
         broker = BrokerClient(bus: bus, ownName: busName)
-        let directory = stateDirectory ?? Self.defaultStateDirectory(identifier)
-        self.stateDirectory = directory
+        let base = Self.baseDirectory("XDG_STATE_HOME", ".local/state")
+        self.stateDirectory = stateDirectory ?? "\(base)/\(identifier)"
         keeper = SessionKeeper(
             application: identifier,
             broker: broker,
-            store: SessionStore(path: "\(directory)/shared-device-sessions.json")
+            store: SessionStore(path: "\(self.stateDirectory)/shared-device-sessions.json")
         )
     }
 
-    private static func defaultStateDirectory(_ identifier: String) -> String {
-        // A relative path is ignored: it would give each working directory a separate record.
-        let base = ProcessEnvironment.value("XDG_STATE_HOME").flatMap { $0.hasPrefix("/") ? $0 : nil }
-        return (base ?? "\(ProcessEnvironment.homeDirectory ?? ".")/.local/state") + "/" + identifier
+    /// A base directory of the XDG specification. A relative path in the variable is ignored: it would give each working
+    /// directory other files.
+    static func baseDirectory(_ variable: String, _ standard: String) -> String {
+        let base = ProcessEnvironment.value(variable).flatMap { $0.hasPrefix("/") ? $0 : nil }
+        return base ?? "\(ProcessEnvironment.homeDirectory ?? ".")/\(standard)"
     }
 
     // MARK: The device

@@ -42,10 +42,8 @@ import NotifyCenter
         self.bus = bus
     }
 
-    /// Runs the program to its end. Cancelling the task ends the program, and with it the sign-in.
-    ///
-    /// - Throws: ``SharedDeviceError``: the program's own error for a failed sign-in; `interactionRequired` if there is
-    ///   no such program.
+    /// Runs the program to its end. Cancelling the task ends the program, and with it the sign-in. Throws the program's
+    /// own error, or `interactionRequired` if there is no such program.
     func run(attempted: String) async throws(SharedDeviceError) -> SignedIn {
         let end: (status: Int32?, text: String)
         do throws(HelperProcess.Failure) {
@@ -120,9 +118,7 @@ import NotifyCenter
 }
 
 extension SharedDeviceApplication {
-    /// Gets a token of the current account if the person has authenticated recently enough.
-    ///
-    /// - Returns: `nil` if the person has to be asked.
+    /// Gets a token of the current account if the person has authenticated recently enough; otherwise returns `nil`.
     func acquireTokenWithoutPrompt(
         _ parameters: InteractiveTokenParameters,
         _ current: Account

@@ -49,11 +49,9 @@ final class BrokerClient: Sendable {
 
     // MARK: Calls
 
-    /// Calls the broker.
-    ///
+    /// Calls the broker. Throws `invalidRequest` for arguments that the bus refuses, for instance a string with a NUL,
+    /// and `brokerUnavailable` if there is no response for any reason.
     /// - Parameter isCancellable: whether cancelling the caller's task ends the wait for the response.
-    /// - Throws: ``SharedDeviceError``; `invalidRequest` for arguments that the bus refuses, for instance a string with
-    ///   a NUL, and `brokerUnavailable` if there is no response for any reason.
     func call(
         _ method: BrokerProtocol.Method,
         _ request: BrokerProtocol.Fields? = nil,
@@ -72,9 +70,7 @@ final class BrokerClient: Sendable {
         return try BrokerProtocol.fields(answer, attempted)
     }
 
-    /// Sends the broker a message that has no response. On return the message is queued for sending.
-    ///
-    /// - Throws: ``SharedDeviceError``; `brokerUnavailable` if there is no bus. A missing broker goes unnoticed.
+    /// Sends the broker a message that has no response, and returns when it is queued. A missing broker goes unnoticed.
     func tell(
         _ method: BrokerProtocol.Method,
         _ request: BrokerProtocol.Fields,
@@ -131,10 +127,8 @@ final class BrokerClient: Sendable {
 
     // MARK: Changes
 
-    /// Calls `listener` when it is time to ask the broker again: on its broadcast, and when the broker or the bus comes
-    /// or goes. The calls are made on the reading thread. The subscription is active on return.
-    ///
-    /// - Throws: ``SharedDeviceError/Code/brokerUnavailable`` if there is no bus.
+    /// Calls `listener` on the reading thread when it is time to ask the broker again: on its broadcast, and when the
+    /// broker or the bus comes or goes. The subscription is active on return.
     func onChange(_ listener: @escaping @Sendable () -> Void) async throws(SharedDeviceError) -> Observation {
         let number = state.withLock { state -> UInt64 in
             defer { state.nextListener += 1 }
@@ -340,8 +334,6 @@ extension NotificationName {
     @_spi(Extensions) public let connection: DBusConnection
 
     /// Connects to the broker's bus. The first call shows whether a broker is running.
-    ///
-    /// - Throws: ``SharedDeviceError``; `brokerUnavailable` if there is no such bus.
     @_spi(Extensions) public init(bus: Bus) throws(SharedDeviceError) {
         do throws(DBusError) {
             connection = try DBusConnection.open(bus)
@@ -350,13 +342,8 @@ extension NotificationName {
         }
     }
 
-    /// Calls the broker and waits for the response, without blocking a thread.
-    ///
-    /// - Parameters:
-    ///   - fields: the request; `nil` for a method without arguments.
-    ///   - attempted: the operation, for the error.
-    /// - Throws: ``SharedDeviceError``: the broker's refusal, or `brokerUnavailable` if there is no response for any
-    ///   reason.
+    /// Calls the broker and waits for the response, without blocking a thread. Throws the broker's refusal, or
+    /// `brokerUnavailable` if there is no response for any reason.
     @_spi(Extensions) public func call(
         _ method: BrokerProtocol.Method,
         _ fields: BrokerProtocol.Fields? = [:],

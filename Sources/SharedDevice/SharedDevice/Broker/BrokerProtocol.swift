@@ -195,11 +195,9 @@ extension TokenResult {
 @_spi(Extensions) public struct OwedSession: Sendable, Hashable {
     @_spi(Extensions) public let epoch: UInt64
     @_spi(Extensions) public let account: Account?
-    /// A number that changes when a process of the app that had the account ends without a report. After the first such
-    /// end, it also changes at each start of the broker. 0 if no process ended that way.
-    ///
-    /// Such a process may have stored data after another one's cleanup. A receipt therefore returns the mark under
-    /// which its cleanup began, and counts only under that mark.
+    /// A number that changes when a process of the app that had the account ends without a report, and from then on at
+    /// each start of the broker; 0 before. Such a process may have stored data after another one's cleanup: a receipt
+    /// counts only under the mark under which its cleanup began.
     @_spi(Extensions) public let mark: UInt64
     /// Whether the broker also waits for another process of the app. Until that process learns of the sign-out, it may
     /// store data.

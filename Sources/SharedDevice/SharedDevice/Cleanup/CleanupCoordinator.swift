@@ -150,11 +150,6 @@ public final class CleanupCoordinator: Sendable {
     /// same account and epoch, and a cleanup of a reopened session does not use it.
     func discardJournal(_ reporter: any CleanupReporting) async { _ = await removeJournal(store(reporter)) }
 
-    private func save(_ journal: CleanupJournal, _ store: CleanupJournalStore) async -> String? {
-        state.withLock { $0.mayBeOnDisk = true }
-        return await onSystemThread { store.write(journal) }
-    }
-
     private func removeJournal(_ store: CleanupJournalStore) async -> String? {
         let mayBeOnDisk = state.withLock { state in
             state.journal = nil
@@ -209,7 +204,9 @@ public final class CleanupCoordinator: Sendable {
                     plan.succeeded(try await steps.first { $0.name == name }?.run(Cleanup(change)))
                     // A single step needs no journal, because after a crash it has to run again anyway.
                     if keepsJournal, steps.count > 1 || plan.next != .reportDone {
-                        journalProblem = await save(plan.journal, store)
+                        state.withLock { $0.mayBeOnDisk = true }
+                        let finished = plan.journal
+                        journalProblem = await onSystemThread { store.write(finished) }
                     }
                     if keepsJournal { state.withLock { $0.journal = plan.journal } }
                 } catch {

@@ -1,8 +1,5 @@
-/// Decides the next action of a cleanup. A pure value: ``CleanupCoordinator`` performs the action and reports its
-/// result back.
-///
-/// It leaves out the steps that are finished in the journal, and retries a failed step at once, a bounded number of
-/// times.
+/// Decides the next action of a cleanup; ``CleanupCoordinator`` performs it. A pure value. It leaves out the steps that
+/// are finished in the journal, and retries a failed step at once, a bounded number of times.
 @_spi(Extensions) public struct CleanupPlan: Sendable {
     @_spi(Extensions) public enum Action: Equatable, Sendable {
         case run(String, attempt: Int)
@@ -18,11 +15,8 @@
     private var attempt = 1
     private var failures: [CleanupFailure.Step]
 
-    /// - Parameters:
-    ///   - journal: the journal of an earlier run. It is used if it covers `sessions`.
-    ///   - attempts: the maximum number of attempts of a step, at least one.
-    ///   - failures: failures before the first step. If there are any, the cleanup counts as failed even if all steps
-    ///     succeed.
+    /// - Parameter failures: failures before the first step. If there are any, the cleanup fails even if all steps
+    ///   succeed.
     @_spi(Extensions) public init(
         steps: [String],
         sessions: [CleanupJournal.Session],

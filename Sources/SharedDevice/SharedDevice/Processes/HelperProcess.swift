@@ -76,9 +76,7 @@ import Synchronization
         isCollected.withLock { if !$0 { _ = Glibc.kill(-identifier, signal) } }
     }
 
-    /// Waits on this thread until the program ends, and collects its status. Call it once.
-    ///
-    /// - Returns: as ``End/status``.
+    /// Waits on this thread until the program ends, and collects its status. Call it once. Returns ``End/status``.
     @_spi(Extensions) public func end() -> Int32? {
         // Wait first and collect under the lock, so that no signal reaches a different process with the same id.
         ProgramStart.waitForEnd(of: identifier)
@@ -98,9 +96,7 @@ import Synchronization
         }
     }
 
-    /// Runs a program to its end. Cancelling the task kills it.
-    ///
-    /// - Throws: ``Failure`` if it does not start, or ends with a status other than 0.
+    /// Runs a program to its end. Cancelling the task kills it. Throws if the program ends with a status other than 0.
     @_spi(Extensions) public static func run(_ program: String, _ arguments: [String]) async throws {
         let status = await (try HelperProcess(program, arguments)).waitUntilEnd()
         guard let status, status != 0 else { return }

@@ -54,9 +54,7 @@ actor SessionKeeper {
         return answer.session.account
     }
 
-    /// Returns the change since this function last told the app, or `nil` if there is none.
-    ///
-    /// - Parameter isFirst: whether to return the current state even without a change.
+    /// Returns the change since this function last told the app; at first (`isFirst`) also the state without a change.
     func change(isFirst: Bool) async throws(SharedDeviceError) -> AccountChange? {
         await beginTurn()
         defer { endTurn() }
@@ -158,8 +156,6 @@ actor SessionKeeper {
     }
 
     /// Reports that a cleanup has begun. The report has no response, so that the deletion need not wait.
-    ///
-    /// - Throws: ``SharedDeviceError/Code/brokerUnavailable`` if there is no bus.
     func tellBegun(_ change: AccountChange) async throws(SharedDeviceError) {
         for session in change.stale {
             try await broker.tell(.reportCleanup, report(.begun, session.epoch), attempted: Self.reporting)
@@ -257,10 +253,8 @@ actor SessionKeeper {
         return fresh.answer
     }
 
-    /// Records the session in a response. The record is on disk before the app learns of the account, and so before the
-    /// app can store data for it.
-    ///
-    /// - Parameter body: receives the change for the app.
+    /// Records the session in a response before the app learns of the account, and so before the app can store data for
+    /// it. Passes the change for the app to `body`.
     private func enter<Value: Sendable>(
         _ answer: SessionAnswer,
         _ body: @escaping @Sendable (inout SessionRecord, AccountChange) -> Value

@@ -96,9 +96,8 @@ import Glibc
         return stale
     }
 
-    /// Merges the record and the broker's ledger: a cleanup is due if either contains it. A receipt stands for a
-    /// finished cleanup. It is dropped when the broker no longer asks for it, and when a process of the app has ended
-    /// since the cleanup began.
+    /// Merges the record and the broker's ledger: a cleanup is due if either contains it. A receipt is dropped when the
+    /// broker no longer asks for it, and when a process of the app has ended since the cleanup began.
     @_spi(Extensions) public mutating func reconcile(owed: [OwedSession]) {
         receiptsDue.removeAll { receipt in
             !owed.contains { $0.epoch == receipt.epoch && $0.mark == receipt.mark ?? 0 }
@@ -171,10 +170,7 @@ import Glibc
 struct SessionStore: Sendable {
     let path: String
 
-    /// Reads the record.
-    ///
-    /// - Throws: ``SharedDeviceError/Code/recordUnusable``. An unreadable record does not count as empty, because the
-    ///   app would then forget whose data it holds.
+    /// Reads the record. An unreadable record does not count as empty: the app would forget whose data it holds.
     func load() throws(SharedDeviceError) -> SessionRecord { try decode(try read().bytes) }
 
     /// Returns the file and its content; `nil` if there is none.
@@ -237,16 +233,12 @@ struct SharedRecord: Sendable {
     init(store: SessionStore) { self.store = store }
 
     /// The sessions in the record when this process last read it. Reads the record if it has not been read yet.
-    ///
-    /// - Throws: ``SharedDeviceError/Code/recordUnusable``.
     mutating func sessions() throws(SharedDeviceError) -> [SessionRecord.Session] {
         if latest == nil { _ = try load() }
         return latest?.record.mayHoldData ?? []
     }
 
-    /// Changes the record. On return the change is on disk. `body` may run twice.
-    ///
-    /// - Throws: ``SharedDeviceError/Code/recordUnusable``; the record is then unchanged.
+    /// Changes the record. On return the change is on disk; after an error it is unchanged. `body` may run twice.
     mutating func update<Value: Sendable>(
         _ body: @escaping @Sendable (inout SessionRecord) -> Value
     ) async throws(SharedDeviceError) -> Value {
@@ -345,8 +337,6 @@ final class FileLock {
     private let descriptor: CInt
 
     /// Waits for the lock. Creates the file and its directory if necessary.
-    ///
-    /// - Throws: ``SharedDeviceError/Code/recordUnusable``.
     init(path: String) throws(SharedDeviceError) {
         let flags = O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW
         var file = open(path, flags, 0o600)

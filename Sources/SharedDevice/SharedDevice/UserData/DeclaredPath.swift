@@ -1,4 +1,5 @@
 import CLinux
+import FoundationEssentials
 import Glibc
 
 /// A file or a directory named by an app's manifest, which an adapter deletes for a program that manages its own data.
@@ -194,7 +195,7 @@ import Glibc
         while !sweep.hasGivenUp, case let names = try reader.next(atMost: 1024), !names.isEmpty {
             for name in names where name != place && !sweep.hasGivenUp {
                 do throws(UserDataError) {
-                    let tombstone = DirectoryHandle.name(Self.unique())
+                    let tombstone = DirectoryHandle.name(UUID().uuidString)
                     try sweep.bury(name, in: directory, as: tombstone, in: tombstones)
                 } catch {
                     if problem == nil { problem = error }
@@ -202,11 +203,6 @@ import Glibc
             }
         }
         return problem
-    }
-
-    private static func unique() -> String {
-        var generator = SystemRandomNumberGenerator()
-        return String(generator.next(), radix: 36) + String(generator.next(), radix: 36)
     }
 
     /// Splits bytes, not characters: a combining mark after the slash would merge with it into one character.
@@ -227,10 +223,8 @@ import Glibc
         )
     }
 
-    /// Restores the owner's rights to each directory of the path that belongs to this user and lacks them. Otherwise a
-    /// person could keep their data for ever by removing the rights. Follows no link.
-    ///
-    /// - Returns: whether a directory has regained rights.
+    /// Restores the owner's rights to each directory of the path that belongs to this user and lacks them, without
+    /// which a person could keep their data for ever. Follows no link. Returns whether a directory has regained rights.
     private static func regainRights(along path: String) -> Bool {
         var changed = false
         var place = ""

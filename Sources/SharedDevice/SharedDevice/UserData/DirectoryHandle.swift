@@ -57,7 +57,19 @@ struct DirectoryHandle: ~Copyable {
             guard error.code == EACCES, fchmodat(descriptor, name, 0o700, AT_SYMLINK_NOFOLLOW) == 0 else { throw error }
             directory = try DirectoryHandle(at: descriptor, name, path: path)
         }
-        try directory.makePrivate()
+        let status = try directory.status()
+        guard status.st_uid == geteuid() else {
+            throw UserDataError(
+                "use",
+                path,
+                code: EPERM,
+                reason: "it belongs to user \(status.st_uid)",
+                remedy: "Give it and its directory to the user that runs this app (chown)"
+            )
+        }
+        if status.st_mode & 0o7777 != 0o700 {
+            guard fchmod(directory.descriptor, 0o700) == 0 else { throw UserDataError("protect", path) }
+        }
         return directory
     }
 
@@ -97,21 +109,10 @@ struct DirectoryHandle: ~Copyable {
         _ = ioctl(descriptor, 0x4008_941A, &flags)
     }
 
-    /// Throws if the directory is a mount point. It checks the open directory instead of its name, so that nothing can
-    /// be mounted in between. The device number is no indicator: a btrfs subvolume has its own without a mount, and a
-    /// bind mount does not.
+    /// Throws if the open directory is a mount point; by its name, something could be mounted in between. The device
+    /// number does not tell: a btrfs subvolume has its own without a mount, and a bind mount does not.
     func refuseMount() throws(UserDataError) {
         guard CLinux_isMountPoint(descriptor, "") == 0 else { throw .mountPoint(path) }
-    }
-
-    private func makePrivate() throws(UserDataError) {
-        let status = try status()
-        guard status.st_uid == geteuid() else {
-            let remedy = "Give it and its directory to the user that runs this app (chown)"
-            throw UserDataError("use", path, code: EPERM, reason: "it belongs to user \(status.st_uid)", remedy: remedy)
-        }
-        guard status.st_mode & 0o7777 != 0o700 else { return }
-        guard fchmod(descriptor, 0o700) == 0 else { throw UserDataError("protect", path) }
     }
 
     func status() throws(UserDataError) -> stat {
@@ -209,10 +210,9 @@ extension Account {
 }
 
 extension DirectoryHandle {
-    /// Removes everything in which one person could leave data for the next. These are access control lists, including
-    /// the default list for new entries, and extended attributes (`user.*`), which hold arbitrary bytes. Set-ID bits,
-    /// the sticky bit, and the write rights of group and others are removed, too. The read rights of group and others
-    /// stay.
+    /// Removes everything in which one person could leave data for the next: access control lists, also the default
+    /// list for new entries, extended attributes (`user.*`), set-ID and sticky bits, and the write rights of group and
+    /// others.
     func takeLeftovers() throws(UserDataError) {
         let mode = try status().st_mode & 0o7777
         var kept = mode & ~0o7022 | 0o700

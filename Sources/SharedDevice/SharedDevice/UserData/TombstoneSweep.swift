@@ -87,9 +87,8 @@ struct TombstoneSweep {
         CLinux_isBornAfter(directory.descriptor, name, begunAt) == 1
     }
 
-    /// Returns the status of an entry to delete, or `nil` if it is gone.
-    ///
-    /// - Throws: ``UserDataError``, also if too many entries were created since the sweep began.
+    /// Returns the status of an entry to delete, or `nil` if it is gone. Throws if too many entries were created since
+    /// the sweep began.
     mutating func admit(_ name: Name, in directory: borrowing DirectoryHandle) throws(UserDataError) -> stat? {
         guard let status = try directory.status(of: name) else { return nil }
         if isYoung(name, in: directory) { young += 1 }
@@ -185,10 +184,8 @@ struct TombstoneSweep {
     }
 }
 
-/// Deletes entries where they are, because the system cannot move them. On a full disk there is no room for another
-/// name. Directories in the lower layer of an overlay, contents of a btrfs subvolume, and encrypted entries without
-/// their key cannot be renamed.
-///
+/// Deletes entries where they are, because the system cannot move them: on a full disk, in the lower layer of an
+/// overlay, in a btrfs subvolume, or encrypted without their key.
 /// At most two directories are open at a time, whatever the depth of the tree. The sweep goes back up by `..`, and
 /// checks that this is the directory from which it descended: another program may have moved a directory.
 extension TombstoneSweep {

@@ -95,8 +95,8 @@ public struct UserDataDirectory: Sendable {
                 remedy: "Take the app's identifier, or give a path: UserDataDirectory(path:)"
             )
         }
-        let base = ProcessEnvironment.value("XDG_DATA_HOME").flatMap { $0.hasPrefix("/") ? $0 : nil }
-        try self.init(path: (base ?? "\(ProcessEnvironment.homeDirectory ?? ".")/.local/share") + "/" + name)
+        let base = SharedDeviceApplication.baseDirectory("XDG_DATA_HOME", ".local/share")
+        try self.init(path: "\(base)/\(name)")
     }
 
     /// Creates the directory at this path if it is missing. Also deletes tombstones that a crash has left, on the
