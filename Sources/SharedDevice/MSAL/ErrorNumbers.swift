@@ -160,11 +160,7 @@ public enum MSALInternalError: Int, Sendable, CaseIterable {
 // MARK: Errors of requests
 
 extension NSError {
-    /// Creates an error of ``MSALErrorDomain``.
-    ///
-    /// - Parameters:
-    ///   - correlationId: the request's, if it has one.
-    ///   - account: the account that the request names.
+    /// Creates an error of ``MSALErrorDomain``, with the correlation id and the account that the request names, if any.
     convenience init(
         _ codes: ErrorCodes,
         _ description: String,

@@ -20,8 +20,7 @@ public struct MSALCredentials: Sendable {
 /// An object that asks a person for a user name and a password. Beyond MSAL.
 ///
 /// On iOS a view controller says where the web view appears. Here the corresponding class says how the person is asked:
-/// let it conform, and keep the code that passes it to ``MSALWebviewParameters/init(authPresentationViewController:)``
-/// as it is.
+/// let it conform, and pass it to ``MSALWebviewParameters/init(authPresentationViewController:)`` as before.
 @MainActor
 public protocol MSALCredentialsPrompting: AnyObject {
     /// Asks the person and returns the entered credentials, or `nil` if the person cancelled. An error ends the
@@ -63,12 +62,8 @@ public final class MSALWebviewParameters: Sendable {
     }
 
     /// Asks with the view controller if it is an ``MSALCredentialsPrompting``. Otherwise `shared-device-sign-in` opens
-    /// a window.
-    ///
-    /// The view controller is not kept alive, as in MSAL. Once it is gone, a sign-in fails with
-    /// ``MSALInternalError/internalErrorNoViewController``.
-    ///
-    /// - Parameter authPresentationViewController: any object.
+    /// a window. The view controller, which may be any object, is not kept alive, as in MSAL. Once it is gone, a sign-in
+    /// fails with ``MSALInternalError/internalErrorNoViewController``.
     public init(authPresentationViewController: AnyObject) {
         showsPage = true
         guard let prompting = authPresentationViewController as? any MSALCredentialsPrompting else {

@@ -100,12 +100,9 @@ public final class MSALAccount: Sendable, Hashable, CustomStringConvertible {
     /// Whether the account came from the broker: always.
     public var isSSOAccount: Bool { true }
 
-    /// Whether this app still has to delete the data of an earlier session of this account and to report that cleanup.
-    /// Only the previous account, as ``MSALPublicClientApplication/getCurrentAccount(with:completionBlock:)`` returns
-    /// it, can have this set.
-    ///
-    /// Beyond MSAL: it is also true after the same person has signed in again, which a comparison with the current
-    /// account does not show.
+    /// Whether this app still has to delete the data of an earlier session of this account and to report that cleanup;
+    /// only for the previous account of ``MSALPublicClientApplication/getCurrentAccount(with:completionBlock:)``. Beyond
+    /// MSAL: it is also true after the same person has signed in again.
     public var needsCleanup: Bool { debt != nil }
 
     /// Name and identity.

@@ -13,12 +13,8 @@ struct Clipboard: Sendable {
         case clipboard, primary
     }
 
-    private let environment: [String: String]
-    private let tools: SessionTools
-
-    init(environment: [String: String], tools: SessionTools) {
-        (self.environment, self.tools) = (environment, tools)
-    }
+    let environment: [String: String]
+    let tools: SessionTools
 
     func look() async throws(AdapterFailure) -> TraceFinding {
         let display = try display()

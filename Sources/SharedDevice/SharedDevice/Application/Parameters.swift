@@ -37,8 +37,7 @@ public struct InteractiveTokenParameters: Sendable {
     /// that; at most a minute.
     public var patience: Duration = .seconds(15)
     /// Asks the person, given the login hint, and returns the entered credentials, or `nil` if the person cancelled;
-    /// called on the task that signs in. Without a closure the program `shared-device-sign-in` asks, and the app sees
-    /// no password.
+    /// called on the task that signs in. Without a closure `shared-device-sign-in` asks, and the app sees no password.
     public var prompt: (@Sendable (_ loginHint: String?) async -> Credentials?)?
     /// Whether `shared-device-sign-in` asks in a window even if the app has a terminal.
     public var showsPage = false
@@ -98,11 +97,8 @@ public struct SilentTokenParameters: Sendable {
 public struct SignoutParameters: Sendable {
     /// The queue on which the completion block is called; `nil` means the main queue.
     public var completionBlockQueue: DispatchQueue?
-    /// Whether to open the identity provider's end-session page in the browser, too. Without that, the person stays
-    /// signed in in the browser.
-    ///
-    /// The device's configuration names the page. The result is in ``SignoutResult/browser``; a failure does not undo
-    /// the sign-out.
+    /// Whether to open the end-session page in the browser, which the device's configuration names, too. Without that,
+    /// the person stays signed in in the browser. A failure, in ``SignoutResult/browser``, does not undo the sign-out.
     public var signoutFromBrowser = false
     /// The way to open the page.
     public var browserOpener = BrowserOpener.desktop

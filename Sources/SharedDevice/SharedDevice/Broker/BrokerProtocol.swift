@@ -4,8 +4,8 @@ import FoundationEssentials
 /// The protocol between broker and apps: the D-Bus service `org.notifycenter.SharedDevice1`.
 ///
 /// Requests and responses are dictionaries, so that both sides can add fields. A refusal is a D-Bus error whose name
-/// ends in the ``SharedDeviceError/Code``. The broadcast of a change is the Darwin notification
-/// `SHARED_MODE_CURRENT_ACCOUNT_CHANGED`, sent by the connection that owns the service's name.
+/// ends in the ``SharedDeviceError/Code``. The broadcast of a change is a Darwin notification
+/// (``NotificationName/sharedModeCurrentAccountChanged``) of the connection that owns the service's name.
 @_spi(Extensions) public enum BrokerProtocol {
     @_spi(Extensions) public static let busName = "org.notifycenter.SharedDevice1"
     @_spi(Extensions) public static let path = "/org/notifycenter/SharedDevice"

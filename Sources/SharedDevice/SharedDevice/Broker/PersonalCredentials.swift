@@ -34,15 +34,14 @@ import FoundationEssentials
 }
 
 extension BrokerAdministration {
-    /// Signs a person in, for a program that gets neither account nor token.
-    ///
-    /// A person whose session is locked returns to it. The broker gives up the sign-in when the response comes too late.
+    /// Signs a person in, for a program that gets neither account nor token. A person whose session is locked returns to
+    /// it. The broker gives up the sign-in when the response comes too late.
     ///
     /// - Parameters:
     ///   - application: The program's identifier.
     ///   - wait: How long the sign-in may wait for the cleanups of earlier sessions.
-    /// - Throws: ``SharedDeviceError``; `authenticationFailed` for a wrong PIN or password, and for an unknown badge;
-    ///   `tooManyAttempts`, whose message says how long to wait.
+    /// - Throws: `authenticationFailed` for a wrong PIN or password, and for an unknown badge; `tooManyAttempts`, whose
+    ///   message says how long to wait.
     @_spi(Extensions) public func signIn(
         _ credentials: PersonalCredentials,
         as application: String,

@@ -67,17 +67,14 @@ import FoundationEssentials
 
 extension BrokerAdministration {
     /// Asks what should be on the screen. The response comes at once if it is news to the caller, and otherwise with
-    /// the next change or after `wait`.
-    ///
-    /// A session stays locked only while the screen program asks with `shows: .lock`, at most 10 seconds after each
-    /// response.
+    /// the next change or after `wait`. After an error the screen keeps its content. A session stays locked only while
+    /// the screen program asks with `shows: .lock`, at most 10 seconds after each response.
     ///
     /// - Parameters:
-    ///   - shows: What is on the screen now. `lock` confirms the lock.
+    ///   - shows: What is on the screen now.
     ///   - revision: The revision of the last response; `nil` if there is none.
     ///   - wait: How long to wait for a change: at most 60 seconds. At a locked session it is at most 10 seconds, and
     ///     half a second if `shows` is not `lock`.
-    /// - Throws: ``SharedDeviceError``: the broker's refusal, or `brokerUnavailable`. The screen keeps its content.
     @_spi(Extensions) public func screen(
         shows: ScreenContent,
         revision: UInt64?,

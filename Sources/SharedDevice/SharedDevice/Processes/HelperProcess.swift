@@ -113,10 +113,8 @@ extension HelperProcess {
     }
 
     /// Runs a program to its end on this thread, and passes its standard output to `take`. With `settings.leadsGroup`,
-    /// the rest of its process group is killed before its status is collected.
-    ///
-    /// A child of the program may keep the output open. This function does not wait for that: at the program's end,
-    /// everything it wrote itself is in the pipe.
+    /// the rest of its process group is killed before its status is collected. Does not wait for a child that keeps the
+    /// output open: at the program's end, everything it wrote itself is in the pipe.
     ///
     /// - Parameters:
     ///   - settings: its `output` is ignored.

@@ -100,7 +100,7 @@ public struct UserDataDirectory: Sendable {
     }
 
     /// Creates the directory at this path if it is missing. Also deletes tombstones that a crash has left, on the
-    /// calling thread. If that fails, the next ``remove(_:)`` reports it; the pending cleanup calls that function.
+    /// calling thread; if that fails, the next ``remove(_:)`` reports it.
     ///
     /// - Parameters:
     ///   - path: a directory for this purpose only, on a Linux file system.
