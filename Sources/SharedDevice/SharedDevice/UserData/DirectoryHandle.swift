@@ -59,13 +59,8 @@ struct DirectoryHandle: ~Copyable {
         }
         let status = try directory.status()
         guard status.st_uid == geteuid() else {
-            throw UserDataError(
-                "use",
-                path,
-                code: EPERM,
-                reason: "it belongs to user \(status.st_uid)",
-                remedy: "Give it and its directory to the user that runs this app (chown)"
-            )
+            let remedy = "Give it and its directory to the user that runs this app (chown)"
+            throw UserDataError("use", path, code: EPERM, reason: "it belongs to user \(status.st_uid)", remedy: remedy)
         }
         if status.st_mode & 0o7777 != 0o700 {
             guard fchmod(directory.descriptor, 0o700) == 0 else { throw UserDataError("protect", path) }
