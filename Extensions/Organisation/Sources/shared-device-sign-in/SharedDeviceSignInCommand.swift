@@ -228,7 +228,7 @@ struct SharedDeviceSignInCommand: AsyncParsableCommand {
             result = Result(username: person.username, epoch: person.epoch)
             if !json { print(Self.texts[.terminalSignedIn, ["username": person.username]]) }
         case .failed(let error):
-            status = Self.status(error.code)
+            status = Self.status(error)
             result = Result(code: error.code.description, message: error.message)
             if !json { Self.warn(Self.texts.language == .english ? "\(error)" : Self.texts.text(of: error)) }
         }
@@ -240,13 +240,13 @@ struct SharedDeviceSignInCommand: AsyncParsableCommand {
         throw ExitCode(status)
     }
 
-    private static func status(_ code: SharedDeviceError.Code) -> CInt {
-        switch code {
+    private static func status(_ error: SharedDeviceError) -> CInt {
+        switch error.code {
         case .userCanceled: EXIT_FAILURE
         case .interactionRequired: EX_UNAVAILABLE
         case .accountAlreadySignedIn, .notSharedDevice, .cleanupRequired, .appNotEligible: EX_DATAERR
         case .scopesDeclined: EX_CONFIG
-        default: code.exitStatus
+        default: error.exitStatus
         }
     }
 
