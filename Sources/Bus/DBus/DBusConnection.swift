@@ -528,8 +528,9 @@ extension DBusConnection {
         /// ID cannot have been reused. `nil` if only a second request to the bus can tell.
         public var isRunning: Bool? {
             guard let process else { return nil }
-            // Readable once the process has ended.
-            return pollOnce(process.number, CShort(POLLIN), until: .now) == 0
+            // Readable once the process has ended. If `poll` fails, the process does not count as running.
+            var watched = pollfd(fd: process.number, events: CShort(POLLIN), revents: 0)
+            return poll(&watched, 1, 0) == 0
         }
     }
 
