@@ -144,12 +144,15 @@ struct ProcessTree {
     ) async throws(AdapterFailure) -> Set<pid_t>? {
         for (signal, time) in [(SIGTERM, patience.asked), (SIGKILL, patience.killed)] {
             let deadline = ContinuousClock.now + time
+            var left: Duration
             repeat {
                 let areGone = try await onSystemThread { () throws(AdapterFailure) in
                     try end(by: signal, until: deadline, look)
                 }
-                if areGone, try await holds(within: deadline - .now, isIdle) { return nil }
-            } while ContinuousClock.now < deadline
+                // Taken before the wait: a start that was in flight until the deadline is followed by a last signal.
+                left = deadline - ContinuousClock.now
+                if areGone, try await holds(within: left, isIdle) { return nil }
+            } while left > .zero
         }
         return try await onSystemThread(look).processes
     }
@@ -158,8 +161,9 @@ struct ProcessTree {
     typealias Sight = (tree: ProcessTree, processes: Set<pid_t>)
 
     /// Stops the processes with SIGSTOP until a scan finds no new one, then signals all of them and blocks this thread
-    /// until they end. Otherwise a process that is about to end could start a child that bears no mark. Returns whether
-    /// a last scan finds no process.
+    /// until they end. Without the SIGSTOP, a process that is about to end could start a child that the scan cannot
+    /// find: browsers overwrite the environment of their processes. Returns whether a last scan, after the wait and even
+    /// past the deadline, finds no process.
     static func end(
         by signal: Int32,
         until deadline: ContinuousClock.Instant,
