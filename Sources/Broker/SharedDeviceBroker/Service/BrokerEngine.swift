@@ -157,7 +157,9 @@ private final class Alarm: @unchecked Sendable {
     }
 
     func set(_ wait: Duration) {
-        source.schedule(deadline: .now() + .nanoseconds(Int(wait / .nanoseconds(1))))
+        // Both intervals saturate; a conversion of the whole wait to nanoseconds could overflow.
+        let (seconds, attoseconds) = wait.components
+        source.schedule(deadline: .now() + .seconds(Int(seconds)) + .nanoseconds(Int(attoseconds / 1_000_000_000)))
     }
 }
 

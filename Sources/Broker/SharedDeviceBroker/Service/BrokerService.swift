@@ -286,11 +286,14 @@ package final class BrokerService: Sendable {
             scope: options.hasManyUsers ? .seat("seat0") : .user(geteuid()),
             delaysShutdown: policy.identity == .loginSession
         )
-        login.withLock { login in
-            guard login?.settings != (isWanted ? settings : nil) else { return }
-            login?.stop()
+        // Stopped outside the lock: a cancellation calls the handlers of the calls in flight.
+        let ended = login.withLock { login -> LoginWatch? in
+            guard login?.settings != (isWanted ? settings : nil) else { return nil }
+            let ended = login
             login = isWanted ? LoginWatch(settings, log: log) { [weak self] event in self?.engine.submit(event) } : nil
+            return ended
         }
+        ended?.stop()
     }
 
     func endLogins(_ sessions: [String]) {
