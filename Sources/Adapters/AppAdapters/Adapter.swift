@@ -53,7 +53,10 @@ package final class Adapter: Sendable {
         shown: @escaping @Sendable (AccountState) -> Void = { _ in },
         checkpoint: @escaping @Sendable (Checkpoint) -> Void = { _ in }
     ) {
-        (self.program, self.start, self.paths, self.user) = (program, start, paths, user)
+        self.program = program
+        self.start = start
+        self.paths = paths
+        self.user = user
         (self.log, self.shown, self.checkpoint) = (log, shown, checkpoint)
         record = stateDirectory.map { SessionRecord(stateDirectory: $0, paths: paths) }
     }

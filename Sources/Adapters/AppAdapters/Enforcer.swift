@@ -29,7 +29,10 @@ package final class Enforcer: Sendable {
                 let user = fields["user"]?.unsignedValue.flatMap({ UInt32(exactly: $0) }),
                 let sessions = fields["sessions"], let connections = fields["connections"]?.stringsValue
             else { return nil }
-            (self.app, self.user, self.sessions, self.connections) = (app, user, sessions, connections)
+            self.app = app
+            self.user = user
+            self.sessions = sessions
+            self.connections = connections
         }
 
         var key: Key { Key(app: app, user: user) }

@@ -19,8 +19,8 @@ package struct DeviceScreen {
     let names: AppNames
 
     /// - Parameters:
-    /// - now: The time by the device's clock.
-    /// - clock: Formats a time by the local clock.
+    ///   - now: The time by the device's clock.
+    ///   - clock: Formats a time by the local clock.
     package static func lines(
         _ view: DeviceView,
         at now: Date,

@@ -80,7 +80,10 @@ public struct AppManifest: Sendable, Equatable {
         allowedUsers: AllowedUsers? = nil,
         unknownKeys: [String] = []
     ) {
-        (self.identifier, self.identity, self.busName, self.stores) = (identifier, identity, busName, stores)
+        self.identifier = identifier
+        self.identity = identity
+        self.busName = busName
+        self.stores = stores
         (self.supportsSharedDeviceMode, self.cleanup) = (supportsSharedDeviceMode, cleanup)
         (self.tokens, self.allowedUsers, self.unknownKeys) = (tokens, allowedUsers, unknownKeys)
     }

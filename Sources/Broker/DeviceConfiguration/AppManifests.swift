@@ -197,8 +197,8 @@ public struct AppManifestDirectory: Sendable {
     private let mustBeRoots: Bool
 
     /// - Parameters:
-    /// - packages: The directory of the packages' manifests. The default belongs to ``defaultPath`` only.
-    /// - mustBeRoots: Whether everything has to belong to root, because root acts on the content.
+    ///   - packages: The directory of the packages' manifests. The default belongs to ``defaultPath`` only.
+    ///   - mustBeRoots: Whether everything has to belong to root, because root acts on the content.
     public init(path: String = Self.defaultPath, packages: String? = nil, mustBeRoots: Bool = false) {
         var path = path
         while path.count > 1, path.hasSuffix("/") { path.removeLast() }
@@ -225,8 +225,8 @@ public struct AppManifestDirectory: Sendable {
     /// its last valid manifest in force until it is valid again or removed.
     ///
     /// - Parameters:
-    /// - kept: The ``AppManifests/contents`` of an earlier run, for files that have become invalid since.
-    /// - quietPeriod: How long the directories have to be unchanged before they are read.
+    ///   - kept: The ``AppManifests/contents`` of an earlier run, for files that have become invalid since.
+    ///   - quietPeriod: How long the directories have to be unchanged before they are read.
     public func updates(
         kept: [String: Data] = [:],
         quietPeriod: Duration = .milliseconds(250)

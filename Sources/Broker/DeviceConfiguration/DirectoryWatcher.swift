@@ -21,9 +21,9 @@ final class DirectoryWatcher: @unchecked Sendable {
     /// released. Only one task may iterate.
     ///
     /// - Parameters:
-    /// - quietPeriod: How long the directories have to be unchanged: an editor first empties a file, then fills it.
-    /// - read: Returns `nil` if nothing is new. Called on the watcher's queue, first before this function returns.
-    /// - again: When to read once more without a change; `nil` means never. Called after each reading.
+    ///   - quietPeriod: How long the directories have to be unchanged: an editor first empties a file, then fills it.
+    ///   - read: Returns `nil` if nothing is new. Called on the watcher's queue, first before this function returns.
+    ///   - again: When to read once more without a change; `nil` means never. Called after each reading.
     static func updates<Update: Sendable>(
         of directories: [String],
         quietPeriod: Duration,

@@ -37,7 +37,11 @@ public struct ManagedConfigurationError: Error, Sendable, Hashable, CustomString
     private enum CodingKeys: CodingKey { case code, file, key, message, remedy }
 
     public init(_ code: Code, _ file: String, key: String? = nil, _ message: String, remedy: String) {
-        (self.code, self.file, self.key, self.message, self.remedy) = (code, file, key, message, remedy)
+        self.code = code
+        self.file = file
+        self.key = key
+        self.message = message
+        self.remedy = remedy
     }
 
     /// This mistake, and those in the values of other keys.

@@ -53,7 +53,10 @@ public struct SystemUser: Sendable, Equatable {
     public let home: String?
 
     public init(number: uid_t, group: gid_t, name: String?, home: String?) {
-        (self.number, self.group, self.name, self.home) = (number, group, name, home)
+        self.number = number
+        self.group = group
+        self.name = name
+        self.home = home
     }
 
     /// The system's user databases do not respond, so that it is unknown whether the user exists.

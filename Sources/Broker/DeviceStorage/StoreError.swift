@@ -29,7 +29,10 @@ public struct StoreError: Error, Sendable, Hashable, CustomStringConvertible {
     public let remedy: String?
 
     public init(_ code: Code, attempted: String, message: String, remedy: String? = nil) {
-        (self.code, self.attempted, self.message, self.remedy) = (code, attempted, message, remedy)
+        self.code = code
+        self.attempted = attempted
+        self.message = message
+        self.remedy = remedy
     }
 
     /// One line: the failed operation, the cause and the remedy.

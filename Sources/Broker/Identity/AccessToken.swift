@@ -13,7 +13,10 @@ public struct AccessToken: Sendable, Hashable, CustomStringConvertible, CustomDe
     public var identity: IdentityToken?
 
     public init(value: String, scopes: Set<String>, expiresAt: Date, identity: IdentityToken? = nil) {
-        (self.value, self.scopes, self.expiresAt, self.identity) = (value, scopes, expiresAt, identity)
+        self.value = value
+        self.scopes = scopes
+        self.expiresAt = expiresAt
+        self.identity = identity
     }
 
     /// The scopes of `wanted` that a provider has not granted with `granted` (RFC 6749, section 5.1).

@@ -126,7 +126,10 @@ public struct ProviderSignIn: Sendable {
     public let groups: PersonGroups
 
     public init(account: Account, record: ProviderRecord, token: AccessToken, groups: PersonGroups = .none) {
-        (self.account, self.record, self.token, self.groups) = (account, record, token, groups)
+        self.account = account
+        self.record = record
+        self.token = token
+        self.groups = groups
     }
 }
 

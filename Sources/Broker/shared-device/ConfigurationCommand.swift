@@ -270,7 +270,10 @@ private struct ReportedApp: Encodable {
     let sharedDeviceModeSupported: Bool
 
     init(_ manifest: AppManifest, file: String?) {
-        (id, self.file, busName, stores) = (manifest.identifier, file, manifest.busName, manifest.stores)
+        id = manifest.identifier
+        self.file = file
+        busName = manifest.busName
+        stores = manifest.stores
         let identity = manifest.identity
         (executable, user, unit) = (identity.executable, identity.user, identity.unit)
         (appArmor, flatpak) = (identity.appArmor, identity.flatpak)

@@ -63,7 +63,8 @@ struct RunDirectories {
     /// - Parameter state: The directory of the app's record.
     init(state: String) { file = AtomicFile(path: "\(state)/run-directories.json") }
 
-    /// The directories, without links. Empty if the file cannot be read: then `run` refuses a directory with content, and deletes nothing.
+    /// The directories, without links. Empty if the file cannot be read: then `run` refuses a directory with content,
+    /// and deletes nothing.
     var known: [String] {
         guard let content = FileManager.default.contents(atPath: file.path) else { return [] }
         return (try? JSONDecoder().decode([String].self, from: content)) ?? []

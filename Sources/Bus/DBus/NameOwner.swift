@@ -81,7 +81,8 @@ public final class NameOwner: Sendable {
 }
 
 extension DBusMessage {
-    /// Returns the bus's report that a name has a new owner, which is empty if there is none; `nil` for any other message.
+    /// Returns the bus's report that a name has a new owner, which is empty if there is none; `nil` for any other
+    /// message.
     package borrowing func ownerChange() -> (name: String, owner: String)? {
         guard isBusSignal("NameOwnerChanged"), let arguments = try? arguments(), arguments.count == 3,
             let name = arguments[0].stringValue, let owner = arguments[2].stringValue

@@ -14,6 +14,7 @@ public final class MSALPublicClientApplicationConfig {
     /// Turns the broker off for this app, as in MSAL: every request fails with
     /// ``MSALInternalError/internalBrokerNotAvailable``.
     public var bypassRedirectURIValidation = false
+
     /// Creates a configuration; `nil` as the authority means any organisation.
     public init(clientId: String, redirectUri: String?, authority: MSALAuthority?) {
         self.clientId = clientId

@@ -45,7 +45,10 @@ final class Callers: Sendable {
         self.connection = connection
         (self.looks, self.look) = (looks, look)
         unread = UnreadAnswerGuard(connection, busPatience: busPatience)
-        (self.arrived, self.left, self.leaves, self.hasRoom) = (arrived, left, leaves, hasRoom)
+        self.arrived = arrived
+        self.left = left
+        self.leaves = leaves
+        self.hasRoom = hasRoom
     }
 
     /// Starts to watch for ended connections and to bound unread responses. Both are in force on return.

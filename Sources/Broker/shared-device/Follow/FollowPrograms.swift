@@ -7,7 +7,8 @@ import Glibc
 @_spi(Extensions) import SharedDevice
 import Synchronization
 
-/// The command that deletes a person's data: a line of the shell. Processes that it leaves in its group end with it.
+/// The command that deletes a person's data: a line of the shell, run once for each person. It has its own process
+/// group and a timeout. Processes that it leaves in that group end with it.
 struct CleanupProgram: Sendable {
     /// How long the command may take to end after SIGTERM.
     private static let grace = Duration.seconds(2)
@@ -118,8 +119,8 @@ private struct LastLine {
     }
 }
 
-/// The command that warns the person before the session ends by itself: a line of the shell, ended when the warning
-/// is over. If its last line is `stay`, the person is active.
+/// The command that warns the person before the session ends by itself: a line of the shell, run for each warning, and
+/// ended when the warning is over. If its last line is `stay`, the person is active.
 struct EndingProgram: Sendable {
     /// How long the command may take to end after SIGTERM.
     private static let grace = Duration.seconds(2)

@@ -17,7 +17,7 @@ final class WatchEvents: Sendable {
     private let wakes: CInt
 
     /// - Parameter hasScreen: Whether a terminal has to be restored before the program ends. Otherwise signals have
-    /// their usual effect, even while a write blocks.
+    ///   their usual effect, even while a write blocks.
     init(hasScreen: Bool) throws {
         var caught = sigset_t()
         sigemptyset(&caught)

@@ -12,6 +12,8 @@ final class BusOpener: Sendable {
     private let leftBehind = PosixLocked<BusOpening?>(nil)
 
     /// Opens a connection that the bus has not admitted yet.
+    ///
+    /// - Throws: ``DBusError/Code/noBus``; ``DBusError/Code/noResources`` if the system grants no descriptor.
     func open(
         _ address: String,
         by deadline: ContinuousClock.Instant,
@@ -176,7 +178,8 @@ enum BusAddress {
     private static let autolaunch = "autolaunch:"
 
     /// The address that libdbus gets: without `autolaunch:`, which would start another bus, and without `guid=`, the
-    /// identifier of one run of a bus: with it, a connection would not come back after a restart.
+    /// identifier of one run of a bus: with it, a connection would not come back after a restart. It proves nothing,
+    /// because the bus itself states it.
     static func connectable(_ address: String) -> String {
         // In bytes and loops, because the types of a search cost a short program a fifth of its instructions.
         var kept: [UInt8] = []

@@ -15,7 +15,8 @@ package protocol CallServer: AnyObject, Sendable {
 /// then, so it does not hold the path, which holds the socket.
 package typealias CallTicket = @Sendable (borrowing DBusMessage, ReturnPath) -> Void
 
-/// The socket on which a call arrived. On the next socket, another peer may have the caller's name.
+/// The socket on which a call arrived. Only this socket carries the response: on the next one, another peer may have
+/// the caller's name.
 package struct ReturnPath: Sendable {
     // Not the `DBusConnection`: a held reply would delay its deallocation, which closes the connection.
     let core: ConnectionCore

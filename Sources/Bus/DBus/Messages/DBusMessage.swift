@@ -356,7 +356,8 @@ extension DBusMessage {
 /// A message that is sent repeatedly with different arguments: a copy needs no check of the names.
 public final class MessageTemplate: Sendable {
     private let message: DBusMessage
-    /// Made before other threads see the message: the first access to a field caches the positions of all.
+    /// Made before other threads see the message: the first access to a field makes libdbus cache the positions of all
+    /// fields, which would be a race between threads.
     private let attempted: String
 
     /// - Parameter message: a message without arguments that was not sent.

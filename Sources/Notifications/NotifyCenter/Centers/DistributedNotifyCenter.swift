@@ -89,7 +89,10 @@ public final class DistributedNotifyCenter: Sendable {
     }
 
     /// Waits until the bus has read everything that this process sent earlier on this connection, including the posts
-    /// of other centers. Blocks the calling thread. ``DarwinNotifyCenter`` says when a program needs this.
+    /// of other centers. Blocks the calling thread.
+    ///
+    /// When the process exits by `exit` or by returning from `main`, the exit waits for the bus too, but at most 2 s. A
+    /// post that the bus has not read by then may be lost. `_exit` and signals do not wait.
     ///
     /// - Throws: ``DBusError/Code/timedOut`` if the bus does not read within `timeout`; ``DBusError/Code/noBus`` and
     ///   ``DBusError/Code/disconnected`` if there is no bus; ``DBusError/Code/wouldDeadlock`` in a handler with
@@ -201,9 +204,10 @@ public final class DistributedNotifyCenter: Sendable {
     /// is initially false, and only this setter changes it (CF-S2). Setting the current value has no effect (CF-S9).
     ///
     /// After it is set to true no further call begins, except of a handler whose thread has already taken its
-    /// notification. Queued notifications wait too. When it is set to false, everything that waits is delivered in the
-    /// order of arrival, and then normal delivery resumes (CF-S8). The setter does not wait for that. If a handler sets
-    /// it to true meanwhile, the rest keeps waiting (CF-S14). On a closed connection nothing more is delivered.
+    /// notification. Queued notifications wait too. When it is set to false, everything that waits is delivered as each
+    /// observer asked, in the order of arrival, and then normal delivery resumes (CF-S8). The setter does not wait for
+    /// that. If a handler sets it to true meanwhile, the rest keeps waiting (CF-S14). On a closed connection nothing
+    /// more is delivered.
     public var isSuspended: Bool {
         get { center.isSuspended }
         set { center.isSuspended = newValue }

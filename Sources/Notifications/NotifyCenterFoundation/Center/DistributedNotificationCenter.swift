@@ -276,9 +276,9 @@ extension DistributedNotificationCenter {
     /// for await notification in center.notifications(named: .init("com.example.saved")) { … }
     /// ```
     ///
-    /// Elements come in the order of arrival. ``Notifications/droppedCount`` counts those that are dropped while the
-    /// loop is busy. The loop ends when its task is cancelled. While the center is suspended, the registration
-    /// coalesces (CF-S4).
+    /// Elements come in the order of arrival. While the loop is busy, the newest 4096 wait, at most 16 MiB of them;
+    /// older ones are dropped, and ``Notifications/droppedCount`` counts them. The loop ends when its task is
+    /// cancelled. While the center is suspended, the registration coalesces (CF-S4).
     ///
     /// - Parameters:
     ///   - name: the name; `nil` for any. On macOS a name must be given.

@@ -40,9 +40,10 @@ extension DistributedNotificationCenter {
     /// ```
     ///
     /// The registration is in force on return (CF-A11); the function blocks until the bus has responded, for at most 25
-    /// seconds. ``ObservationToken/droppedCount`` counts the messages that a slow observer loses. A notification of the
-    /// name that does not decode as a message is not delivered, and ``undecodableMessageCount`` counts it. While the
-    /// center is suspended, the registration coalesces (CF-S4).
+    /// seconds. For a slow observer the newest 4096 messages wait, at most 16 MiB of them;
+    /// ``ObservationToken/droppedCount`` counts the dropped ones. A notification of the name that does not decode as a
+    /// message is not delivered, and ``undecodableMessageCount`` counts it. While the center is suspended, the
+    /// registration coalesces (CF-S4).
     ///
     /// - Parameters:
     ///   - subject: the subject; `nil` for any.
@@ -88,14 +89,15 @@ extension DistributedNotificationCenter {
     /// has already taken its notification still makes its call (CF-R7).
     public func removeObserver(_ token: ObservationToken) { token.remove() }
 
-    /// Returns the messages of a type as a sequence. The registration is in force on return, as for an observer:
-    /// messages posted before the loop begins wait for it.
+    /// Returns the messages of a type as a sequence. The registration is in force on return: messages posted before the
+    /// loop begins wait for it. The function blocks until the bus has responded, for at most 25 seconds.
     ///
     /// ```swift
     /// for await message in try center.messages(for: OrderPlaced.self) { … }
     /// ```
     ///
-    /// Elements come in the order of arrival. The loop ends when its task is cancelled.
+    /// Elements come in the order of arrival. The loop ends when its task is cancelled. Otherwise the sequence works
+    /// like an observer.
     ///
     /// - Parameters:
     ///   - subject: the subject; `nil` for any.

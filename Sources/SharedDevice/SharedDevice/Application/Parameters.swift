@@ -97,8 +97,11 @@ public struct SilentTokenParameters: Sendable {
 public struct SignoutParameters: Sendable {
     /// The queue on which the completion block is called; `nil` means the main queue.
     public var completionBlockQueue: DispatchQueue?
-    /// Whether to open the end-session page in the browser, which the device's configuration names, too. Without that,
-    /// the person stays signed in in the browser. A failure, in ``SignoutResult/browser``, does not undo the sign-out.
+    /// Whether to open the identity provider's end-session page in the browser, too. Without that, the person stays
+    /// signed in in the browser.
+    ///
+    /// The device's configuration names the page. The result is in ``SignoutResult/browser``; a failure does not undo
+    /// the sign-out.
     public var signoutFromBrowser = false
     /// The way to open the page.
     public var browserOpener = BrowserOpener.desktop

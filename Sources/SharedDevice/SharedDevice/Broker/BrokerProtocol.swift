@@ -162,7 +162,10 @@ extension Account {
     @_spi(Extensions) public let idToken: String?
 
     @_spi(Extensions) public init(value: String, scopes: [String], expiresAt: Double, idToken: String? = nil) {
-        (self.value, self.scopes, self.expiresAt, self.idToken) = (value, scopes, expiresAt, idToken)
+        self.value = value
+        self.scopes = scopes
+        self.expiresAt = expiresAt
+        self.idToken = idToken
     }
 
     @_spi(Extensions) public var fields: DBusValue {
@@ -204,7 +207,10 @@ extension TokenResult {
     @_spi(Extensions) public let isShared: Bool
 
     @_spi(Extensions) public init(epoch: UInt64, account: Account?, mark: UInt64 = 0, isShared: Bool = false) {
-        (self.epoch, self.account, self.mark, self.isShared) = (epoch, account, mark, isShared)
+        self.epoch = epoch
+        self.account = account
+        self.mark = mark
+        self.isShared = isShared
     }
 
     @_spi(Extensions) public var fields: DBusValue {
@@ -241,7 +247,10 @@ extension TokenResult {
         isWithheld: Bool = false,
         isStrict: Bool = false
     ) {
-        (self.session, self.owed, self.isWithheld, self.isStrict) = (session, owed, isWithheld, isStrict)
+        self.session = session
+        self.owed = owed
+        self.isWithheld = isWithheld
+        self.isStrict = isStrict
     }
 
     @_spi(Extensions) public var fields: BrokerProtocol.Fields {

@@ -84,7 +84,10 @@ public struct CleanupReport: Sendable, Hashable, Codable {
 
     /// Creates a report, for tests of code that shows reports.
     public init(session: UInt64, endedAt: Date, outcome: Outcome, apps: [App]) {
-        (self.session, self.endedAt, self.outcome, self.apps) = (session, endedAt, outcome, apps)
+        self.session = session
+        self.endedAt = endedAt
+        self.outcome = outcome
+        self.apps = apps
     }
 
     /// Whether no app has a pending cleanup.

@@ -28,7 +28,10 @@ public struct SessionEnd: Sendable, Hashable, Codable {
 
     /// Creates a value, for instance for tests.
     public init(at: Date, reason: Reason, isSoon: Bool, locks: Bool = false) {
-        (self.at, self.reason, self.isSoon, self.locks) = (at, reason, isSoon, locks)
+        self.at = at
+        self.reason = reason
+        self.isSoon = isSoon
+        self.locks = locks
     }
 }
 

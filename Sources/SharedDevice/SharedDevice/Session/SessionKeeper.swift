@@ -296,7 +296,7 @@ actor SessionKeeper {
     private func update<Value: Sendable>(
         _ body: @escaping @Sendable (inout SessionRecord) -> Value
     ) async throws(SharedDeviceError) -> Value {
-        // ``inTurn`` allows one request at a time, so no other task changes the copy.
+        // ``beginTurn()`` allows one request at a time, so no other task changes the copy.
         var record = record
         defer { self.record = record }
         return try await record.update(body)

@@ -20,8 +20,8 @@ import Glibc
 ///
 /// Files are truncated after they are unlinked, so that their bytes are freed even if a process has them open or they
 /// have another hard link. So keep files that accounts share outside, and close databases before the removal: a process
-/// that accesses a truncated file in mapped memory is killed (`SIGBUS`). The bytes are not overwritten, because the disk
-/// would write to a different place: encrypt it.
+/// that accesses a truncated file in mapped memory is killed (`SIGBUS`). The bytes are not overwritten, because current
+/// file systems and flash disks would write to a different place: encrypt the disk.
 ///
 /// Several processes and tasks may use one directory at once. A reader that opened the account's directory before the
 /// removal sees the files disappear one by one. A late writer fails, because the path is gone. Only ``open(for:in:)``

@@ -106,7 +106,10 @@ public struct DeviceEvent: Sendable, Hashable, Codable {
 
     /// Creates an event, for tests of code that shows timelines.
     public init(milliseconds: Double, lane: String, kind: Kind, text: String) {
-        (self.milliseconds, self.lane, self.kind, self.text) = (milliseconds, lane, kind, text)
+        self.milliseconds = milliseconds
+        self.lane = lane
+        self.kind = kind
+        self.text = text
     }
 }
 

@@ -25,7 +25,10 @@ public struct CheckRunner: Sendable {
         directory: String? = nil,
         progress: @escaping @Sendable (String) -> Void = { _ in }
     ) {
-        (self.plan, self.programs, self.directory, self.progress) = (plan, programs, directory, progress)
+        self.plan = plan
+        self.programs = programs
+        self.directory = directory
+        self.progress = progress
     }
 
     /// Starts the device, performs the steps, and returns the result. On return all processes have ended.

@@ -237,7 +237,10 @@ package struct RecordedOrder: Sendable, Hashable {
 
     /// - Parameter names: in any order; `nil` for all devices.
     package init(order: FleetOrder, names: [String]?, counted: OrderCounts = OrderCounts(), at: Double) {
-        (self.order, self.names, self.counted, self.at) = (order, names?.sorted(), counted, at)
+        self.order = order
+        self.names = names?.sorted()
+        self.counted = counted
+        self.at = at
     }
 
     package var number: UInt64 { order.number }

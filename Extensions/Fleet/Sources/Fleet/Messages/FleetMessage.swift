@@ -63,7 +63,10 @@ package struct FleetEvent: Sendable, Hashable {
     package let time: Double?
 
     package init(_ message: FleetMessage, source: String, identifier: String, time: Double?) {
-        (self.message, self.source, self.identifier, self.time) = (message, source, identifier, time)
+        self.message = message
+        self.source = source
+        self.identifier = identifier
+        self.time = time
     }
 
     package var bytes: [UInt8] {

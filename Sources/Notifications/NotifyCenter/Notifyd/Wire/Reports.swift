@@ -12,7 +12,10 @@ package struct RegistrationReport: Sendable, Hashable {
     package var deliveries: UInt64
 
     package init(token: Int32, kind: RegistrationKind, suspensions: UInt32, deliveries: UInt64) {
-        (self.token, self.kind, self.suspensions, self.deliveries) = (token, kind, suspensions, deliveries)
+        self.token = token
+        self.kind = kind
+        self.suspensions = suspensions
+        self.deliveries = deliveries
     }
 }
 
@@ -42,7 +45,10 @@ package struct NameReport: Sendable, Hashable {
         monitors: [MonitorReport] = [],
         registrations: [RegistrationReport] = []
     ) {
-        (self.name, self.state, self.monitors, self.registrations) = (name, state, monitors, registrations)
+        self.name = name
+        self.state = state
+        self.monitors = monitors
+        self.registrations = registrations
     }
 }
 
@@ -84,7 +90,10 @@ package struct ProcessListing: Sendable, Hashable {
     package var report: ProcessReport
 
     package init(connection: String, process: UInt32, user: UInt32, report: ProcessReport) {
-        (self.connection, self.process, self.user, self.report) = (connection, process, user, report)
+        self.connection = connection
+        self.process = process
+        self.user = user
+        self.report = report
     }
 }
 
