@@ -1,5 +1,5 @@
 import Basics
-public import Glibc
+import Glibc
 @_spi(Extensions) import SharedDevice
 
 /// The users whose calls to the broker the system bus permits. A call that the bus refuses costs the broker no time.

@@ -131,8 +131,10 @@ public struct UserDataDirectory: Sendable {
 
     /// Creates the account's directory if it is missing, accessible only to this system user, and returns its path.
     ///
-    /// - Parameter generation: the result of ``generation()`` when the app was told that this account is signed in. With
-    ///   it, a late task cannot create the directory again after its removal. `nil` means no check.
+    /// - Parameters:
+    ///   - account: The account that is signed in.
+    ///   - generation: The result of ``generation()`` when the app was told that this account is signed in. With it, a
+    ///     late task cannot create the directory again after its removal. `nil` means no check.
     /// - Throws: ``UserDataError`` if the directory cannot be created or belongs to another user, if the generation has
     ///   ended, or if the account's identifier is too long for a file name: 255 bytes, where bytes other than lower-case
     ///   letters, digits, `-` and `.` count three times.

@@ -61,7 +61,9 @@ struct AuditLogTests {
             AuditEntry(event: .held, at: at(4), session: 4, app: "a")
         )
         let first = try #require(try database.auditLog().first).sequence
-        func found(_ filter: AuditFilter) throws -> [Int64] { try database.auditLog(filter).map { $0.sequence - first } }
+        func found(_ filter: AuditFilter) throws -> [Int64] {
+            try database.auditLog(filter).map { $0.sequence - first }
+        }
         let filters: [(AuditFilter, [Int64])] = [
             (.init(after: first + 2), [3, 4]), (.init(since: at(3)), [3, 4]), (.init(session: 2), [0, 1]),
             (.init(app: "a"), [0, 2, 4]), (.init(event: .held), [0, 1, 4]), (.init(last: 2), [3, 4]),
