@@ -38,8 +38,8 @@ package final class Adapter: Sendable {
 
     /// - Parameters:
     ///   - start: when the program runs; with `nil` the adapter never starts it.
-    ///   - stateDirectory: the directory of the adapter's record of the app, for ``SessionPlaces``. With `nil` it does not
-    ///     detect that a path leads elsewhere by the end of the session.
+    ///   - stateDirectory: the directory of the adapter's record of the app, for ``SessionPlaces``. With `nil` it does
+    ///     not detect that a path leads elsewhere by the end of the session.
     ///   - log: takes a line for the administrator.
     ///   - shown: receives each state of the device: a sign-in before the program is started for it, other states
     ///     afterwards.
@@ -84,8 +84,9 @@ package final class Adapter: Sendable {
     /// Follows the device's account until the task is cancelled. A unit then keeps running; the owner of an owned
     /// command must stop it.
     ///
-    /// - Parameter cleansMissedSessions: whether to clean up after sessions of which the app was not told, too, and report
-    ///   nothing: for an app that the broker counts only from its request for the account on, as it has no manifest.
+    /// - Parameter cleansMissedSessions: whether to clean up after sessions of which the app was not told, too, and
+    ///   report nothing: for an app that the broker counts only from its request for the account on, as it has no
+    ///   manifest.
     package func follow(
         _ application: SharedDeviceApplication,
         cleansMissedSessions: Bool = false

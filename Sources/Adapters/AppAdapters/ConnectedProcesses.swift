@@ -59,8 +59,8 @@ struct ConnectedProcesses: ProgramControl {
         }
     }
 
-    /// The facts about the process that has the number of a connection's process. The connection survives its process if
-    /// another one inherited it, and the number may belong to a stranger by now.
+    /// The facts about the process that has the number of a connection's process. The connection survives its process
+    /// if another one inherited it, and the number may belong to a stranger by now.
     struct Found {
         enum Verdict {
             case meant, stranger, ended

@@ -76,9 +76,9 @@ package final class Enforcer: Sendable {
         self.checkpoint = checkpoint
     }
 
-    /// Enforces until the bus is lost or the broker rejects this process. In both cases the process must exit: the broker
-    /// no longer relies on it. A process that the broker could not identify at its first call stays unidentified, and its
-    /// cleanups in flight block every sign-in while its connection is open.
+    /// Enforces until the bus is lost or the broker rejects this process. In both cases the process must exit: the
+    /// broker no longer relies on it. A process that the broker could not identify at its first call stays
+    /// unidentified, and its cleanups in flight block every sign-in while its connection is open.
     package func run(_ updates: AsyncStream<AppManifests>) async {
         let (ends, end) = AsyncStream.makeStream(of: String.self)
         let observation = try? broker.connection.onEvent { if case .lost = $0 { end.yield("the bus is lost") } }

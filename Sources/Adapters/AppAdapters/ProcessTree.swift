@@ -162,8 +162,8 @@ struct ProcessTree {
 
     /// Stops the processes with SIGSTOP until a scan finds no new one, then signals all of them and blocks this thread
     /// until they end. Without the SIGSTOP, a process that is about to end could start a child that the scan cannot
-    /// find: browsers overwrite the environment of their processes. Returns whether a last scan, after the wait and even
-    /// past the deadline, finds no process.
+    /// find: browsers overwrite the environment of their processes. Returns whether a last scan, after the wait and
+    /// even past the deadline, finds no process.
     static func end(
         by signal: Int32,
         until deadline: ContinuousClock.Instant,
@@ -304,8 +304,8 @@ extension ProcessTree {
         } ?? []
     }
 
-    /// The real, effective, saved and file system users of the process; none if it has ended. The owner of its directory
-    /// does not tell: it is root for a process that is not dumpable.
+    /// The real, effective, saved and file system users of the process; none if it has ended. The owner of its
+    /// directory does not tell: it is root for a process that is not dumpable.
     static func users(of identifier: pid_t, _ root: String = "/proc") throws(AdapterFailure) -> [UInt32] {
         let path = "\(root)/\(identifier)/status"
         guard let bytes = try bytes(of: path) else { return [] }

@@ -123,8 +123,8 @@ extension Facts {
         policy.identity == .loginSession && device.account.flatMap(SeatLogin.user(of:)) == user
     }
 
-    /// Whether the app may have the account of this state, according to `allowedUsers` of the app's manifest. For an app
-    /// that may not have it, the device looks like one on which no account is signed in.
+    /// Whether the app may have the account of this state, according to `allowedUsers` of the app's manifest. For an
+    /// app that may not have it, the device looks like one on which no account is signed in.
     func mayUse(_ participant: Participant, in state: DeviceState) -> Bool {
         guard let account = state.account else { return true }
         return eligibility.manifest(of: participant.app)?.allowedUsers?.admits(account, state.groups) ?? true

@@ -44,8 +44,8 @@ public struct ServiceManager: Sendable {
     }
 
     /// Reports on its own thread that the service is ready, until the service manager accepts the message. With a
-    /// watchdog, it then sends signs of life, three per timeout, so that one may be lost. If `isAlive` blocks or returns
-    /// `false`, the service manager restarts the service.
+    /// watchdog, it then sends signs of life, three per timeout, so that one may be lost. If `isAlive` blocks or
+    /// returns `false`, the service manager restarts the service.
     ///
     /// - Parameter failed: Called once, with the reason, if the first report of readiness fails or there is no thread.
     public func follow(_ isAlive: @escaping @Sendable () -> Bool, failed: @escaping @Sendable (String) -> Void) {

@@ -74,8 +74,8 @@ public final class MSALPublicClientApplication: Sendable {
     /// - Parameters:
     ///   - configuration: the app's configuration, which is copied.
     ///   - bus: the bus of the broker.
-    ///   - stateDirectory: the directory of the app's record of whose data it holds, which must outlast the user data of
-    ///     the app; `nil` means the app's identifier in `$XDG_STATE_HOME` (`~/.local/state`).
+    ///   - stateDirectory: the directory of the app's record of whose data it holds, which must outlast the user data
+    ///     of the app; `nil` means the app's identifier in `$XDG_STATE_HOME` (`~/.local/state`).
     /// - Throws: like ``init(configuration:)``.
     public init(configuration: MSALPublicClientApplicationConfig, bus: Bus, stateDirectory: String? = nil) throws {
         setup = configuration.copy()
@@ -144,10 +144,10 @@ extension MSALPublicClientApplication {
     ///
     /// Call it when the app starts, on each broadcast, when the app returns to the foreground, and before work in the
     /// background. If there is a previous account that differs from the current one, delete its data from disk and
-    /// screen in the block, whichever account is current. The change counts as settled when the same process asks for an
-    /// account or a token after the block has returned; with ``MSALPublicClientApplicationConfig/reportsCleanup``, and on
-    /// a device with a strict policy, when the app calls ``cleanupDone(of:)``. Until then the app is told of it again,
-    /// also after a crash. A request that fails settles nothing.
+    /// screen in the block, whichever account is current. The change counts as settled when the same process asks for
+    /// an account or a token after the block has returned; with ``MSALPublicClientApplicationConfig/reportsCleanup``,
+    /// and on a device with a strict policy, when the app calls ``cleanupDone(of:)``. Until then the app is told of it
+    /// again, also after a crash. A request that fails settles nothing.
     ///
     /// The error's internal code is one of these:
     /// - ``MSALInternalError/internalBrokerNotAvailable``: the broker does not respond.
@@ -258,8 +258,8 @@ extension MSALPublicClientApplication {
     // MARK: Without a request
 
     /// The account that this object learned of last, by any request. Empty before the first request, and after
-    /// ``signout(with:signoutParameters:)`` or ``remove(_:)``. It does not ask the broker, so it misses sign-outs by other
-    /// apps. It never throws; MSAL's function may.
+    /// ``signout(with:signoutParameters:)`` or ``remove(_:)``. It does not ask the broker, so it misses sign-outs by
+    /// other apps. It never throws; MSAL's function may.
     public func allAccounts() throws -> [MSALAccount] { knownAccounts(AccountFilter()) }
 
     /// Returns the accounts of ``allAccounts()`` that match the parameters. It never throws.
@@ -370,8 +370,8 @@ extension MSALPublicClientApplication {
     /// the same person authenticates again. By default the block runs on the main queue.
     ///
     /// An error that the prompt throws is passed on unchanged. Other errors have the codes of
-    /// ``acquireTokenSilent(with:completionBlock:)``, ``MSALError/userCanceled``, ``MSALError/workplaceJoinRequired``, or
-    /// one of these internal codes:
+    /// ``acquireTokenSilent(with:completionBlock:)``, ``MSALError/userCanceled``, ``MSALError/workplaceJoinRequired``,
+    /// or one of these internal codes:
     /// - ``MSALInternalError/internalErrorMismatchedUser``: another account is signed in.
     /// - ``MSALInternalError/internalErrorAuthorizationFailed``
     /// - ``MSALInternalError/internalErrorInteractiveSessionAlreadyRunning``
@@ -457,8 +457,8 @@ extension MSALPublicClientApplication {
         return MSALResult(token, authority: request.authority ?? setup.authority, correlationId: request.correlationId)
     }
 
-    /// Returns the signed-in account, if any, for single sign-on or to ask its person again. Throws if it does not fit the
-    /// request; before the prompt, so that a person does not type a password in vain.
+    /// Returns the signed-in account, if any, for single sign-on or to ask its person again. Throws if it does not fit
+    /// the request; before the prompt, so that a person does not type a password in vain.
     private func currentAccount(for request: SignInRequest) async throws -> Account? {
         try await mapping(correlationId: request.correlationId, account: request.account) {
             guard let current = try await shared.currentAccount() else { return nil }
@@ -580,9 +580,9 @@ public typealias MSALDeviceInformationCompletionBlock = (_ deviceInformation: MS
 extension MSALPublicClientApplication {
     /// Reports whether the device is shared. By default the block runs on a queue of the system's choice.
     ///
-    /// If the broker does not respond, or responds with an error, the block gets an error and no information; the device
-    /// never counts as ``MSALDeviceMode/default`` then. If this object was told ``MSALDeviceMode/shared`` earlier, the
-    /// block gets that information together with the error.
+    /// If the broker does not respond, or responds with an error, the block gets an error and no information; the
+    /// device never counts as ``MSALDeviceMode/default`` then. If this object was told ``MSALDeviceMode/shared``
+    /// earlier, the block gets that information together with the error.
     ///
     /// The error's internal code is ``MSALInternalError/internalBrokerNotAvailable`` if this app does not use the
     /// broker or the broker does not respond. It is ``MSALInternalError/internalErrorBrokerUnknown`` if the response is

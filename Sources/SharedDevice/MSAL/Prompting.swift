@@ -62,8 +62,8 @@ public final class MSALWebviewParameters: Sendable {
     }
 
     /// Asks with the view controller if it is an ``MSALCredentialsPrompting``. Otherwise `shared-device-sign-in` opens
-    /// a window. The view controller, which may be any object, is not kept alive, as in MSAL. Once it is gone, a sign-in
-    /// fails with ``MSALInternalError/internalErrorNoViewController``.
+    /// a window. The view controller, which may be any object, is not kept alive, as in MSAL. Once it is gone, a
+    /// sign-in fails with ``MSALInternalError/internalErrorNoViewController``.
     public init(authPresentationViewController: AnyObject) {
         showsPage = true
         guard let prompting = authPresentationViewController as? any MSALCredentialsPrompting else {

@@ -101,8 +101,8 @@ public final class MSALAccount: Sendable, Hashable, CustomStringConvertible {
     public var isSSOAccount: Bool { true }
 
     /// Whether this app still has to delete the data of an earlier session of this account and to report that cleanup;
-    /// only for the previous account of ``MSALPublicClientApplication/getCurrentAccount(with:completionBlock:)``. Beyond
-    /// MSAL: it is also true after the same person has signed in again.
+    /// only for the previous account of ``MSALPublicClientApplication/getCurrentAccount(with:completionBlock:)``.
+    /// Beyond MSAL: it is also true after the same person has signed in again.
     public var needsCleanup: Bool { debt != nil }
 
     /// Name and identity.

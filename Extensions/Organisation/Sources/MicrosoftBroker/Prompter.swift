@@ -14,8 +14,8 @@ package final class Prompter: Sendable {
     }
 
     struct Wish: Sendable, Equatable {
-        /// The scopes that are needed afterwards, because a provider may later grant only the scopes of the sign-in (RFC
-        /// 6749, section 6).
+        /// The scopes that are needed afterwards, because a provider may later grant only the scopes of the sign-in
+        /// (RFC 6749, section 6).
         var scopes: [String]
         /// The claims that the provider must meet. For them a signed-in user authenticates again.
         var claims: String?

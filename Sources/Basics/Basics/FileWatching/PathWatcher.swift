@@ -77,7 +77,8 @@ public final class PathWatcher: Sendable {
         Problem("\(String(cString: strerror(errno))); \(remedy)")
     }
 
-    /// Watches a path. Calls `done` once, on the thread, or in ``remove(_:)`` if that comes before the thread has begun.
+    /// Watches a path. Calls `done` once, on the thread, or in ``remove(_:)`` if that comes before the thread has
+    /// begun.
     public func add(_ id: UInt64, _ path: FilePath, _ wanted: PathEvents, done: @escaping @Sendable (Outcome) -> Void) {
         send(.add(id, path, wanted, done))
     }

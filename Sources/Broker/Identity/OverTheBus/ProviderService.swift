@@ -15,7 +15,8 @@ public final class ProviderService: Sendable {
     private let broker: NameOwner
     private let object = Locked<Observation?>(nil)
 
-    /// - Parameter abandoned: Called when the broker disconnects or changes: its calls in flight have no recipient any more.
+    /// - Parameter abandoned: Called when the broker disconnects or changes: its calls in flight have no recipient any
+    ///   more.
     public init(connection: DBusConnection, provider: @escaping Current, abandoned: @escaping @Sendable () -> Void) {
         self.connection = connection
         self.provider = provider

@@ -402,7 +402,8 @@ extension Callers {
             return caller == nil && asking[sender]?.calls.count ?? 0 >= firstCalls.calls
         }
 
-        /// Charges a call to a user until ``end(_:of:)``, unless it is charged already. Returns whether the quota allowed it.
+        /// Charges a call to a user until ``end(_:of:)``, unless it is charged already. Returns whether the quota
+        /// allowed it.
         mutating func charge(_ call: inout FirstCall, to user: UInt32) -> Bool {
             if call.isCharged { return true }
             let isQuestion =

@@ -450,8 +450,9 @@ func pollOnce(_ descriptor: CInt, _ events: CShort, until deadline: ContinuousCl
     return poll(&entry, 1, milliseconds(until: deadline)) > 0 ? entry.revents : 0
 }
 
-/// Discards what has arrived at a socket, a part of it if that is much. Allocates nothing: Swift puts at most 1024 bytes
-/// of temporary memory on the stack. Returns 0 if the peer has ended; otherwise the error, `EAGAIN` if more may arrive.
+/// Discards what has arrived at a socket, a part of it if that is much. Allocates nothing: Swift puts at most 1024
+/// bytes of temporary memory on the stack. Returns 0 if the peer has ended; otherwise the error, `EAGAIN` if more may
+/// arrive.
 func discardInput(of socket: CInt) -> CInt {
     withUnsafeTemporaryAllocation(byteCount: 1024, alignment: 1) { buffer in
         var rounds = 0

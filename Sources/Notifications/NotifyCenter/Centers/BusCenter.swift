@@ -250,7 +250,8 @@ package final class BusCenter: Sendable {
         try link.route.observe(link.connection)
     }
 
-    /// Has the bus or notifyd send the posts of a name to this connection until the lease ends. ``post(_:)`` reads them.
+    /// Has the bus or notifyd send the posts of a name to this connection until the lease ends. ``post(_:)`` reads
+    /// them.
     package func lease(_ name: NotificationName, by deadline: ContinuousClock.Instant) throws(DBusError) -> PostLease {
         let link = try link()
         return try link.route.lease(interface(name), link.connection, by: deadline)

@@ -18,8 +18,8 @@ import Synchronization
 /// let center = DistributedNotificationCenter.default()
 /// let token = center.addObserver(forName: .init("com.example.saved"), object: nil, queue: nil) { notification in
 ///     print(notification.object ?? "", notification.userInfo ?? [:])
-/// }
-/// center.postNotificationName(.init("com.example.saved"), object: "draft", userInfo: ["count": 3], deliverImmediately: true)
+/// } center.postNotificationName(.init("com.example.saved"), object: "draft", userInfo: ["count": 3],
+/// deliverImmediately: true)
 /// ```
 ///
 /// A post (name, object) reaches an observer whose name is that name or any, and whose object is that object or any

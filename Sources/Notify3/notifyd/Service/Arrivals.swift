@@ -151,7 +151,8 @@ struct Arrivals<Call> {
 
     // MARK: Steps
 
-    /// The time of the next possible step, `now` at the earliest; `nil` if nothing waits. Cheaper than ``next(now:user:limits:)``.
+    /// The time of the next possible step, `now` at the earliest; `nil` if nothing waits. Cheaper than
+    /// ``next(now:user:limits:)``.
     func timeOfNext(now: ContinuousClock.Instant) -> ContinuousClock.Instant? {
         guard superseded.isEmpty, asked != nil || arrivals.isEmpty else { return now }
         return desk.queue.timeOfNext(now: now)

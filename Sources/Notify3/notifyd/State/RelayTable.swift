@@ -44,7 +44,8 @@ struct RelayTable<Rule, Post> {
     /// Whether no connection receives posts at the moment.
     var isIdle: Bool { connections.isEmpty }
 
-    /// Checks a connection's request, before match rules are added for it. Throws `invalidRequest` and `limitsExceeded`.
+    /// Checks a connection's request, before match rules are added for it. Throws `invalidRequest` and
+    /// `limitsExceeded`.
     func check(_ interfaces: [String], for connection: String, of user: UInt32) throws(Refusal) {
         for interface in interfaces
         where WireKind(interface: interface) == nil || interface.utf8.count > Self.longestInterface {

@@ -12,7 +12,8 @@ struct Parser {
     private var signal: CInt = 1
     private var pause = Duration.milliseconds(100)
 
-    /// - Throws: a wrong command line, with the text for standard error, in Darwin's words if Darwin's tool refuses too.
+    /// - Throws: a wrong command line, with the text for standard error, in Darwin's words if Darwin's tool refuses
+    ///   too.
     static func parse(_ arguments: [String]) throws(Problem) -> Invocation {
         var parser = Parser(rest: arguments[...])
         // A request for help ends the reading, as on Darwin.
@@ -104,8 +105,8 @@ struct Parser {
         kind = .signal(signal)
     }
 
-    /// Reads a decimal number, as on Darwin. A negative number becomes its two's complement. If the text is not a number,
-    /// the number at its beginning counts. Unlike on Darwin, all 64 bits can be written without a sign.
+    /// Reads a decimal number, as on Darwin. A negative number becomes its two's complement. If the text is not a
+    /// number, the number at its beginning counts. Unlike on Darwin, all 64 bits can be written without a sign.
     private mutating func takeState() throws(Problem) {
         let name = try name("-s")
         let text = try value("value required following -s name")

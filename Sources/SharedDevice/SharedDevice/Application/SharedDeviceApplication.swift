@@ -58,8 +58,8 @@ public final class SharedDeviceApplication: Sendable {
         )
     }
 
-    /// A base directory of the XDG specification. A relative path in the variable is ignored: it would give each working
-    /// directory other files.
+    /// A base directory of the XDG specification. A relative path in the variable is ignored: it would give each
+    /// working directory other files.
     static func baseDirectory(_ variable: String, _ standard: String) -> String {
         let base = ProcessEnvironment.value(variable).flatMap { $0.hasPrefix("/") ? $0 : nil }
         return base ?? "\(ProcessEnvironment.homeDirectory ?? ".")/\(standard)"
@@ -124,8 +124,8 @@ public final class SharedDeviceApplication: Sendable {
     /// }
     /// ```
     ///
-    /// ``noteActivity()`` moves the end after inactivity, and no other end. A program that only warns people does not get
-    /// the account, and owes no cleanup.
+    /// ``noteActivity()`` moves the end after inactivity, and no other end. A program that only warns people does not
+    /// get the account, and owes no cleanup.
     public var sessionWarnings: SessionWarnings { SessionWarnings(broker: broker) }
 
     /// Reports that the app has begun to delete the data of `change.previousAccounts`, for display to people who wait.
@@ -454,9 +454,9 @@ extension SharedDeviceApplication {
 // MARK: Activity
 
 extension SharedDeviceApplication {
-    /// Reports that a person is using this app. Call it for each touch, key press or scan: if the device signs out after
-    /// a period of inactivity, the period restarts. A sign-in has the same effect; requests for the current account and
-    /// for tokens do not.
+    /// Reports that a person is using this app. Call it for each touch, key press or scan: if the device signs out
+    /// after a period of inactivity, the period restarts. A sign-in has the same effect; requests for the current
+    /// account and for tokens do not.
     ///
     /// It returns at once, and tells the broker at most every ten seconds. So choose an inactivity period well above
     /// ten seconds.

@@ -34,8 +34,8 @@ import FoundationEssentials
 }
 
 extension BrokerAdministration {
-    /// Signs a person in, for a program that gets neither account nor token. A person whose session is locked returns to
-    /// it. The broker gives up the sign-in when the response comes too late.
+    /// Signs a person in, for a program that gets neither account nor token. A person whose session is locked returns
+    /// to it. The broker gives up the sign-in when the response comes too late.
     ///
     /// - Parameters:
     ///   - application: The program's identifier.

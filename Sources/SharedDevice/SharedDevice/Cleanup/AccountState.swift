@@ -109,8 +109,8 @@ extension SharedDeviceApplication {
     }
 }
 
-/// The loop of ``SharedDeviceApplication/follow(_:_:)``. After a cleanup it asks the broker again, because another person
-/// may have signed in or out while the steps ran.
+/// The loop of ``SharedDeviceApplication/follow(_:_:)``. After a cleanup it asks the broker again, because another
+/// person may have signed in or out while the steps ran.
 struct AccountFollower {
     private let application: SharedDeviceApplication
     private let cleanup: CleanupCoordinator

@@ -146,8 +146,8 @@ public final class CleanupCoordinator: Sendable {
         return try await turn.value.get()
     }
 
-    /// Removes the journal that a crash after the report has left. One that stays does no harm: no later session has the
-    /// same account and epoch, and a cleanup of a reopened session does not use it.
+    /// Removes the journal that a crash after the report has left. One that stays does no harm: no later session has
+    /// the same account and epoch, and a cleanup of a reopened session does not use it.
     func discardJournal(_ reporter: any CleanupReporting) async { _ = await removeJournal(store(reporter)) }
 
     private func removeJournal(_ store: CleanupJournalStore) async -> String? {

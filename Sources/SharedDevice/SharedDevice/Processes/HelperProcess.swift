@@ -177,8 +177,8 @@ extension HelperProcess {
         return end
     }
 
-    /// Runs a program to its end, and returns its status with the beginning of its output. Cancelling the task kills it,
-    /// after the grace period.
+    /// Runs a program to its end, and returns its status with the beginning of its output. Cancelling the task kills
+    /// it, after the grace period.
     ///
     /// - Parameter limit: the number of bytes to keep.
     /// - Throws: ``Failure`` as ``runToEnd(_:_:_:withErrors:patience:grace:killed:started:take:)``, which describes the

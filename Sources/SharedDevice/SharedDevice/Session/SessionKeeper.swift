@@ -32,8 +32,8 @@ actor SessionKeeper {
         record = SharedRecord(store: store)
     }
 
-    /// Returns the current state and the previously reported account, and counts the current one as reported. An account
-    /// whose cleanup is not reported yet is returned as the previous one again.
+    /// Returns the current state and the previously reported account, and counts the current one as reported. An
+    /// account whose cleanup is not reported yet is returned as the previous one again.
     func report() async throws(SharedDeviceError) -> AccountReport {
         await beginTurn()
         defer { endTurn() }
@@ -302,8 +302,8 @@ actor SessionKeeper {
         return try await record.update(body)
     }
 
-    /// Runs one request at a time, to its end; an actor alone would start the next one at each await. A request continues
-    /// in a cancelled task: a receipt on disk has to reach the broker.
+    /// Runs one request at a time, to its end; an actor alone would start the next one at each await. A request
+    /// continues in a cancelled task: a receipt on disk has to reach the broker.
     private func beginTurn() async {
         if isBusy { await withCheckedContinuation { waiting.append($0) } }
         isBusy = true

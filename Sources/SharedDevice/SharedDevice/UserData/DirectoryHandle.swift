@@ -178,8 +178,8 @@ struct DirectoryReader: ~Copyable {
 
 extension Account {
     /// The name of the account's directory in a ``UserDataDirectory``; `nil` if it is longer than file systems accept.
-    /// Different identifiers have different names, even on a file system that ignores case, and no name leads out of the
-    /// parent directory.
+    /// Different identifiers have different names, even on a file system that ignores case, and no name leads out of
+    /// the parent directory.
     ///
     /// Lower-case letters, digits and `-` stay as they are, and so does `.` except at the beginning. Every other byte
     /// becomes `_` and two hexadecimal digits. The empty identifier becomes a single `_`.

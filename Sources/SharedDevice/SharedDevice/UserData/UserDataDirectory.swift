@@ -136,8 +136,8 @@ public struct UserDataDirectory: Sendable {
     ///   - generation: The result of ``generation()`` when the app was told that this account is signed in. With it, a
     ///     late task cannot create the directory again after its removal. `nil` means no check.
     /// - Throws: ``UserDataError`` if the directory cannot be created or belongs to another user, if the generation has
-    ///   ended, or if the account's identifier is too long for a file name: 255 bytes, where bytes other than lower-case
-    ///   letters, digits, `-` and `.` count three times.
+    ///   ended, or if the account's identifier is too long for a file name: 255 bytes, where bytes other than
+    ///   lower-case letters, digits, `-` and `.` count three times.
     public func open(for account: Account, in generation: Generation? = nil) throws(UserDataError) -> String {
         guard let name = account.directoryName else {
             throw UserDataError(

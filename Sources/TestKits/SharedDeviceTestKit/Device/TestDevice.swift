@@ -195,7 +195,8 @@ extension TestDevice {
 
     /// Tries to sign in a user whom the device must refuse because it is not for the user.
     ///
-    /// - Throws: ``TestDeviceError/Code/notRefused`` if the user is signed in; another `SharedDeviceError` of the broker.
+    /// - Throws: ``TestDeviceError/Code/notRefused`` if the user is signed in; another `SharedDeviceError` of the
+    ///   broker.
     public func refuseSignIn(_ user: String) async throws {
         do throws(SharedDeviceError) {
             try await signIn(user)
@@ -438,8 +439,8 @@ extension TestDevice {
     /// Has the broker tell the apps that the session is about to end by itself, as at the end of a shift. On return the
     /// broker has told them. The session goes on; from now on each session of the device begins with the warning.
     ///
-    /// - Throws: ``TestDeviceError/Code/filesFailed``; ``TestDeviceError/Code/deviceFailed`` if no account is signed in,
-    ///   or if the broker does not read its configuration within 30 seconds.
+    /// - Throws: ``TestDeviceError/Code/filesFailed``; ``TestDeviceError/Code/deviceFailed`` if no account is signed
+    ///   in, or if the broker does not read its configuration within 30 seconds.
     public func warn() async throws(TestDeviceError) {
         try host.configureWarning()
         do {
@@ -454,8 +455,8 @@ extension TestDevice {
     /// Has the broker lock the session, as after a time of inactivity. On return the session is locked. This process
     /// stands in for the screen program, and shows the lock.
     ///
-    /// - Throws: ``TestDeviceError/Code/filesFailed``; ``TestDeviceError/Code/deviceFailed`` if no account is signed in,
-    ///   or if the session is not locked within 30 seconds.
+    /// - Throws: ``TestDeviceError/Code/filesFailed``; ``TestDeviceError/Code/deviceFailed`` if no account is signed
+    ///   in, or if the session is not locked within 30 seconds.
     public func lock() async throws(TestDeviceError) {
         try host.configureLock(after: nil)
         do {
@@ -480,8 +481,8 @@ extension TestDevice {
 
     /// Has the person of the locked session come back, with the password. The session goes on.
     ///
-    /// - Throws: ``TestDeviceError/Code/notThere`` if ``lock()`` was not called; ``TestDeviceError/Code/deviceFailed`` if
-    ///   another session is open afterwards; `SharedDeviceError` if the broker refuses.
+    /// - Throws: ``TestDeviceError/Code/notThere`` if ``lock()`` was not called; ``TestDeviceError/Code/deviceFailed``
+    ///   if another session is open afterwards; `SharedDeviceError` if the broker refuses.
     public func unlock(_ user: String) async throws {
         guard let (screen, session) = state.withLock({ state in state.screen.map { ($0, state.locked) } }),
             session != nil

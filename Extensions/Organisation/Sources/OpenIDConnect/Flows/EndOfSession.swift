@@ -81,7 +81,8 @@ extension ProviderClient {
     /// page that asks the person first, which no person sees. Both responses are final, because the tokens are revoked
     /// afterwards in any case.
     ///
-    /// - Throws: `IdentityError`: `providerUnavailable` if the provider did not respond, or does not work at the moment.
+    /// - Throws: `IdentityError`: `providerUnavailable` if the provider did not respond, or does not work at the
+    ///   moment.
     package func checkEndOfSession(_ result: Result<HTTPResponse, HTTPError>) throws(IdentityError) {
         switch result {
         case .failure(let error) where error.isTemporary: throw .outage(error, issuer)

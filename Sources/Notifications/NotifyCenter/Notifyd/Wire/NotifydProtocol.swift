@@ -7,19 +7,15 @@ package import DBus
 /// first token of a name, and when it cancels the last. It does not wait for a response, and does not start notifyd.
 /// The bus reports when notifyd comes and goes (`NameOwnerChanged`).
 ///
-/// | method | caller | |
-/// | --- | --- | --- |
-/// | `Enter(as names)` | library | has registrations of these names |
-/// | `Leave(as names)` | library | no longer has registrations of these names |
-/// | `Report(t round, u suspensions, a(…) names)` | library | ``ProcessReport``: to a new notifyd with round 0, and in response to a `Tell` |
-/// | `Post(s name)` | anyone | posts a reserved name for a caller who may post it |
-/// | `SetState(s name, t value, t time)` | library | also enters the name; the newest time wins |
-/// | `GetState(s name) → t` | anyone | |
-/// | `SuspendProcess(u pid)`, `ResumeProcess(u pid)` | anyone | only the process's own user, or root |
-/// | `List(t cursor) → a(…) names, a(…) processes, t cursor` | anyone | ``ListPage``: the processes of the caller's user; for root, all |
-/// | `Status() → s` | anyone | notifyd's own figures, for people |
-/// | `Relay(as interfaces)` | library, in a sandbox | sends it the posts on these interfaces; responds once it does |
-/// | `EndRelay(as interfaces)` | library, in a sandbox | |
+/// | method | caller | | | --- | --- | --- | | `Enter(as names)` | library | has registrations of these names | |
+/// `Leave(as names)` | library | no longer has registrations of these names | | `Report(t round, u suspensions, a(…)
+/// names)` | library | ``ProcessReport``: to a new notifyd with round 0, and in response to a `Tell` | | `Post(s name)`
+/// | anyone | posts a reserved name for a caller who may post it | | `SetState(s name, t value, t time)` | library |
+/// also enters the name; the newest time wins | | `GetState(s name) → t` | anyone | | | `SuspendProcess(u pid)`,
+/// `ResumeProcess(u pid)` | anyone | only the process's own user, or root | | `List(t cursor) → a(…) names, a(…)
+/// processes, t cursor` | anyone | ``ListPage``: the processes of the caller's user; for root, all | | `Status() → s` |
+/// anyone | notifyd's own figures, for people | | `Relay(as interfaces)` | library, in a sandbox | sends it the posts
+/// on these interfaces; responds once it does | | `EndRelay(as interfaces)` | library, in a sandbox | |
 ///
 /// | signal, to one process | |
 /// | --- | --- |
