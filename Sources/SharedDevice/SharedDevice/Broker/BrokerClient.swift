@@ -79,8 +79,11 @@ final class BrokerClient: Sendable {
         let message = try message(method, request, attempted: attempted, options: .noReply)
         do {
             try await connected().queue(message)
+        } catch let error as DBusError {
+            // Not by `failure(_:_:)`: with it, the optimiser of Swift 6.3 crashes.
+            throw SharedDeviceError(error, attempted: attempted)
         } catch {
-            throw Self.failure(error, attempted)
+            throw SharedDeviceError(.brokerUnavailable, attempted: attempted, message: "\(error)")
         }
     }
 
