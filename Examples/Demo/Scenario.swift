@@ -247,7 +247,8 @@ final class Scenario {
         guard
             let changed = events.firstIndex(where: {
                 $0.event == .changed && $0.previous?.contains(person.username) == true
-            }), let deleted = events.firstIndex(where: { $0.event == .dataDeleted && isOfPerson($0) }),
+            }),
+            let deleted = events.firstIndex(where: { $0.event == .dataDeleted && isOfPerson($0) }),
             let cleaned = events.firstIndex(where: { $0.event == .cleaned })
         else { return false }
         let hasStopped = events.firstIndex { $0.event == .workStopped }.map { $0 < deleted } ?? true

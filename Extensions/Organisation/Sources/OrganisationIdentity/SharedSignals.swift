@@ -158,7 +158,8 @@ package final class SharedSignals: Sendable {
         let remedy =
             token == nil
             ? "allow the client the scopes \(settings.scopes.joined(separator: " ")), or give the service the credential "
-                + "shared-signals-token" : "put a new token into the credential shared-signals-token"
+                + "shared-signals-token"
+            : "put a new token into the credential shared-signals-token"
         return "\(settings.endpoint) refuses this device's token (status \(status)); \(remedy)"
     }
 

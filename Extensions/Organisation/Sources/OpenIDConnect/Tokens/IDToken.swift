@@ -32,13 +32,13 @@ struct IDTokenExpectation: Sendable {
         case absent(or: String?)
     }
 
-    var issuer: Issuer
-    var clientID: String
-    var nonce: Nonce
+    let issuer: Issuer
+    let clientID: String
+    let nonce: Nonce
     /// The access token issued with it, which `at_hash` covers.
-    var accessToken: String
+    let accessToken: String
     /// When the request was made: the person must have authenticated since then. `nil` after a refresh.
-    var requestedAt: Date?
+    let requestedAt: Date?
     /// After a refresh: the ID token of the sign-in, which this one must agree with.
     var earlier: IDToken?
 }

@@ -56,10 +56,10 @@ package struct SecurityEventToken: Sendable, Hashable {
         for name in ["exp", "sub"] where claims.json[name] != nil {
             throw .badToken(issuer, "“\(name)” is in its event token")
         }
+        identifier = try claims.identifier()
         guard let events = claims.json["events"]?.object, !events.isEmpty else {
             throw claims.flaw("events", "an object with a member")
         }
-        identifier = try claims.identifier()
         self.events = Set(Event.allCases.filter { events[$0.name]?.object != nil })
         switch events[Event.deviceComplianceChange.name]?["current_status"]?.string {
         case "compliant": isCompliant = true

@@ -9,7 +9,9 @@ extension DeviceCode {
     func lines(withPicture: Bool, _ texts: PromptTexts = .english) -> [String] {
         let picture = withPicture ? QRCode(self)?.lines ?? [] : []
         return [
-            texts[.terminalOpen], "    \(address.printable(2048))", texts[.terminalHost, ["host": host.printable(255)]],
+            texts[.terminalOpen],
+            "    \(address.printable(2048))",
+            texts[.terminalHost, ["host": host.printable(255)]],
             "    \(code.printable(64))",
         ] + picture + [texts[.warning], texts[.terminalWaiting]]
     }
