@@ -218,7 +218,7 @@ extension BrokerState {
         touch()
     }
 
-    /// What should be on the screen follows from the facts, so it has no change of its own.
+    /// Derives the screen's content from the facts. The content is not stored, so there is nothing to commit.
     mutating func noteScreen() { if screen.show(screenContent) { isTouched = true } }
 
     /// Forgets the account of a user who was removed from the directory. A sign-in in progress at that time ends here.
